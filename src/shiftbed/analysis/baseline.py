@@ -1,0 +1,369 @@
+"""Baselines: what OOD accuracy the ID accuracy of ordinary models predicts.
+
+taori2020, Section 2: β(x) = S⁻¹(w·S(x) + b), ordinary least squares in scaled space over the
+baseline models only. shi2023, Section 4.2: the same with several ID accuracies,
+β(x₁…x_k) = expit(Σ wᵢ logit xᵢ + b), a plane.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
+
+from shiftbed.analysis.intervals import (
+    binomial_variance,
+    check_fractions,
+    check_level,
+    off_boundary,
+)
+from shiftbed.errors import InputError
+from shiftbed.scales import LOGIT, Scale, scale
+
+__all__ = ["Baseline", "Line", "fit_baseline"]
+
+Floats = NDArray[np.float64]
+OnBoundary = Literal["raise", "drop", "clip"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Line:
+    """One least-squares line (plane, hyperplane) in scaled space, for x in [low, high).
+
+    With design A (rows (1, S(x)), shape (m, k+1)) and weights W: θ = (b, w) = G AᵀW S(y),
+    G = (AᵀWA)⁻¹, σ² = Σ Wᵢ rᵢ² / (m − k − 1).
+    """
+
+    low: float
+    high: float
+    coefficients: Floats
+    """θ = (intercept, weights…), shape (k+1,)."""
+    gram_inverse: Floats
+    """G, shape (k+1, k+1)."""
+    sigma: float
+    """Residual standard deviation about the line, in scaled space."""
+    design: Floats
+    residuals: Floats
+    row_weights: Floats
+    """Fit weights, scaled to mean 1; all 1 for ordinary least squares."""
+    noise: Floats
+    """(m, k): binomial variance of S(x), taken as independent; 0 where sizes are unknown."""
+    fitted: NDArray[np.int64]
+    """Positions of this line's rows among the rows given to ``fit_baseline``."""
+    draws: Floats
+    """Bootstrap coefficients, shape (B, k+1); B = 0 if none were asked for."""
+
+    @property
+    def intercept(self) -> float:
+        return float(self.coefficients[0])
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return tuple(float(w) for w in self.coefficients[1:])
+
+    @property
+    def n(self) -> int:
+        return len(self.residuals)
+
+    @property
+    def dof(self) -> int:
+        """Residual degrees of freedom, m − k − 1."""
+        return self.n - len(self.coefficients)
+
+    @property
+    def covariance(self) -> Floats:
+        """σ²G, the covariance of (intercept, weights…)."""
+        return self.sigma**2 * self.gram_inverse
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Baseline:
+    """A fitted baseline. ``lines`` has one entry, or two where there is a knee."""
+
+    shift: str
+    scale: Scale
+    id_settings: tuple[str, ...]
+    ood_setting: str
+    lines: tuple[Line, ...]
+    models: tuple[str, ...]
+    """Names of the fitted models."""
+    left_out: tuple[str, ...]
+    """Models that were chosen but could not be fitted (missing, boundary, or on the knee)."""
+    r2: float
+    """Coefficient of determination in scaled space."""
+    mae: float
+    """Mean absolute error in accuracy (a fraction) over the fitted models."""
+    support: Floats
+    """(k, 2): lowest and highest fitted accuracy on each ID setting."""
+    sizes: Floats
+    """(k+1,): usual (median) test-set size of the fitted models, OOD last; 0 if unknown."""
+
+    @property
+    def n(self) -> int:
+        return len(self.models)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        return self.lines[0].weights
+
+    @property
+    def intercept(self) -> float:
+        return self.lines[0].intercept
+
+    @property
+    def covariance(self) -> Floats:
+        return self.lines[0].covariance
+
+    def line_of(self, x: ArrayLike) -> NDArray[np.int64]:
+        """Index of the line that serves each row of x (decided by the first ID accuracy)."""
+        first = _matrix(x, len(self.id_settings))[:, 0]
+        index = np.zeros(len(first), dtype=np.int64)
+        for i, line in enumerate(self.lines):
+            index[first >= line.low] = i
+        return index
+
+    def predict(self, x: ArrayLike) -> Floats:
+        """β(x) for ID accuracies of shape (n,) or (n, k); shape (n,)."""
+        points = check_fractions(_matrix(x, len(self.id_settings)))
+        which = self.line_of(points)
+        predicted = np.full(len(points), np.nan)
+        for i, line in enumerate(self.lines):
+            rows = which == i
+            with np.errstate(divide="ignore", invalid="ignore"):
+                eta = _design(self.scale.forward(points[rows])) @ line.coefficients
+            predicted[rows] = self.scale.inverse(eta)
+        return predicted
+
+    def band(
+        self,
+        x: ArrayLike,
+        level: float = 0.95,
+        kind: Literal["bootstrap", "analytic"] = "bootstrap",
+    ) -> tuple[Floats, Floats]:
+        """Confidence band of the line at x: percentiles over resampled models, or analytic.
+
+        The analytic band is S⁻¹(η ± t σ √(aᵀGa)), a = (1, S(x)).
+        """
+        points = check_fractions(_matrix(x, len(self.id_settings)))
+        which, tail = self.line_of(points), (1.0 - check_level(level)) / 2.0
+        low, high = np.full(len(points), np.nan), np.full(len(points), np.nan)
+        for i, line in enumerate(self.lines):
+            rows = which == i
+            if not rows.any():
+                continue
+            a = _design(self.scale.forward(points[rows]))
+            if kind == "bootstrap":
+                if not len(line.draws):
+                    raise InputError("this baseline was fitted without bootstrap draws")
+                etas = a @ line.draws.T
+                low[rows], high[rows] = self.scale.inverse(
+                    np.nanquantile(etas, [tail, 1.0 - tail], axis=1)
+                )
+            else:
+                eta = a @ line.coefficients
+                spread = np.sqrt(np.einsum("ij,jk,ik->i", a, line.covariance, a))
+                half = float(stdtrit(line.dof, 1.0 - tail)) * spread
+                low[rows], high[rows] = self.scale.inverse(np.stack([eta - half, eta + half]))
+        return low, high
+
+    def extrapolated(self, x: ArrayLike) -> NDArray[np.bool_]:
+        """Whether a row of x lies outside the fitted range on any ID setting."""
+        points = _matrix(x, len(self.id_settings))
+        outside = (points < self.support[:, 0] - 1e-12) | (points > self.support[:, 1] + 1e-12)
+        return np.asarray(outside.any(axis=1))
+
+
+def fit_baseline(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    models: Sequence[str] | None = None,
+    shift: str = "",
+    id_settings: Sequence[str] | None = None,
+    ood_setting: str = "ood",
+    scale: str | Scale = LOGIT,
+    knee: float | None = None,
+    sizes: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    on_boundary: OnBoundary = "raise",
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> Baseline:
+    """Fit a baseline through models with ID accuracies x (m,) or (m, k) and OOD accuracies y.
+
+    Rows with a missing (NaN) accuracy are left out and named in ``left_out``. Accuracies of
+    exactly 0 or 1 have no finite probit or logit: ``on_boundary`` raises, drops the model (it is
+    named in ``left_out``), or clips to (k+½)/(n+1). ``sizes`` (m, k+1) are the test-set sizes of
+    x… and y; with them the noise of x is known and attenuation of the slope can be allowed for.
+    ``knee`` splits the models at that x into two separate lines; a model exactly on it belongs
+    to neither. ``weights`` makes it weighted least squares.
+
+    >>> line = fit_baseline([0.5, 0.6, 0.7, 0.8], [0.4, 0.5, 0.61, 0.72])
+    >>> line.n, round(line.weights[0], 3), round(line.r2, 3)
+    (4, 0.968, 1.0)
+    """
+    chosen = _scale(scale)
+    given = np.asarray(x, dtype=np.float64)
+    k = 1 if given.ndim == 1 else given.shape[1]
+    points, target = check_fractions(_matrix(given, k)), check_fractions(y)
+    if len(points) != len(target):
+        raise InputError(f"x has {len(points)} models but y has {len(target)}")
+    names = tuple(models) if models is not None else tuple(f"model {i}" for i in range(len(target)))
+    settings = tuple(id_settings) if id_settings else tuple(f"id {i + 1}" for i in range(k))
+    if knee is not None and k > 1:
+        raise InputError("a knee is defined for one ID setting only")
+
+    table = np.column_stack([points, target])
+    images = np.zeros(table.shape) if sizes is None else np.asarray(sizes, np.float64)
+    images = np.broadcast_to(images, table.shape)
+    if on_boundary == "clip" and not chosen.bounded:
+        if sizes is None:
+            raise InputError("clipping accuracies of 0 or 1 needs the test-set sizes")
+        table = off_boundary(table, images)
+    usable = np.asarray(np.isfinite(table).all(axis=1), dtype=bool)
+    if knee is not None:
+        usable &= np.abs(points[:, 0] - knee) > 1e-9
+    if not chosen.bounded:
+        edge = usable & np.asarray((table <= 0.0) | (table >= 1.0)).any(axis=1)
+        if edge.any() and on_boundary != "drop":
+            first = names[int(np.flatnonzero(edge)[0])]
+            raise InputError(
+                f"model {first!r} has an accuracy of exactly 0 or 1, which has no finite "
+                f"{chosen.name}; drop it, clip it, or fit on the linear scale"
+            )
+        usable &= ~edge
+    row_weights = np.ones(len(table)) if weights is None else np.asarray(weights, np.float64)
+    scaled = chosen.forward(np.where(usable[:, None], table, 0.5))
+    edges = [0.0, 1.0 + 1e-9] if knee is None else [0.0, knee, 1.0 + 1e-9]
+    where = f" for {shift or ood_setting}"
+    lines = []
+    for low, high in pairwise(edges):
+        rows = np.flatnonzero(usable & (points[:, 0] >= low) & (points[:, 0] < high))
+        side = "" if knee is None else f" with x between {low:g} and {min(high, 1.0):g}"
+        a = _design(scaled[rows, :k])
+        _check_design(a, [settings[i] for i in range(k)], where + side)
+        noise = binomial_variance(table[rows, :k], images[rows, :k])
+        noise = noise * chosen.derivative(table[rows, :k]) ** 2
+        lines.append(
+            Line(
+                low=low,
+                high=min(high, 1.0),
+                **_solve(a, scaled[rows, k], row_weights[rows]),
+                noise=noise,
+                fitted=rows,
+                draws=_bootstrap(a, scaled[rows, k], row_weights[rows], bootstrap, seed),
+            )
+        )
+    fitted = np.concatenate([line.fitted for line in lines])
+    residual = np.concatenate([line.residuals for line in lines])
+    total = scaled[fitted, k] - scaled[fitted, k].mean()
+    predicted = chosen.inverse(scaled[fitted, k] - residual)
+    sst = float(total @ total)
+    return Baseline(
+        shift=shift,
+        scale=chosen,
+        id_settings=settings,
+        ood_setting=ood_setting,
+        lines=tuple(lines),
+        models=tuple(names[i] for i in fitted),
+        left_out=tuple(names[i] for i in sorted(set(range(len(names))) - set(fitted.tolist()))),
+        r2=1.0 - float(residual @ residual) / sst if sst > 0 else float("nan"),
+        mae=float(np.abs(table[fitted, k] - predicted).mean()),
+        support=np.column_stack([table[fitted, :k].min(axis=0), table[fitted, :k].max(axis=0)]),
+        sizes=np.median(images[fitted], axis=0),
+    )
+
+
+def _solve(a: Floats, y: Floats, w: Floats) -> dict[str, Any]:
+    """Weighted least squares of y (m,) on a (m, p)."""
+    w = w / w.mean()
+    weighted = a * w[:, None]
+    gram_inverse = np.linalg.inv(a.T @ weighted)
+    theta = gram_inverse @ (weighted.T @ y)
+    theta += gram_inverse @ (weighted.T @ (y - a @ theta))  # one step of refinement
+    residuals = y - a @ theta
+    return {
+        "coefficients": theta,
+        "gram_inverse": gram_inverse,
+        "sigma": float(np.sqrt((w * residuals) @ residuals / (len(y) - a.shape[1]))),
+        "design": a,
+        "residuals": residuals,
+        "row_weights": w,
+    }
+
+
+def _bootstrap(a: Floats, y: Floats, w: Floats, draws: int, seed: int) -> Floats:
+    """Coefficients refitted on resampled models, all at once by weighted normal equations.
+
+    A resample gives model j a count c_j; its fit solves (Σ c_j w_j a_j a_jᵀ) θ = Σ c_j w_j a_j y_j,
+    so two matrix products of the counts with the m outer products do all resamples.
+    """
+    p = a.shape[1]
+    if draws <= 0:
+        return np.empty((0, p))
+    centre = a.mean(axis=0)
+    centre[0] = 0.0
+    shifted = a - centre
+    counts = _counts(len(y), draws, seed) * w
+    outer = (shifted[:, :, None] * shifted[:, None, :]).reshape(len(y), p * p)
+    gram = (counts @ outer).reshape(draws, p, p)
+    moment = counts @ (shifted * y[:, None])
+    if p == 2:  # a line: Cramer's rule, much faster than a thousand tiny solves
+        det = gram[:, 0, 0] * gram[:, 1, 1] - gram[:, 0, 1] ** 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inverse = np.where(det > 1e-12 * gram[:, 0, 0] * gram[:, 1, 1], 1.0 / det, np.nan)
+        b = (gram[:, 1, 1] * moment[:, 0] - gram[:, 0, 1] * moment[:, 1]) * inverse
+        m = (gram[:, 0, 0] * moment[:, 1] - gram[:, 0, 1] * moment[:, 0]) * inverse
+        theta = np.column_stack([b, m])
+    else:
+        theta = np.full((draws, p), np.nan)
+        regular = np.linalg.cond(gram) < 1e12
+        theta[regular] = np.linalg.solve(gram[regular], moment[regular][:, :, None])[:, :, 0]
+    theta[:, 0] -= theta[:, 1:] @ centre[1:]
+    return theta
+
+
+@lru_cache(maxsize=8)
+def _counts(models: int, draws: int, seed: int) -> Floats:
+    """How often each model is drawn in each resample, shape (draws, models)."""
+    rng = np.random.default_rng([seed, models, draws])
+    flat = rng.integers(0, models, size=(draws, models)) + models * np.arange(draws)[:, None]
+    counts = np.bincount(flat.ravel(), minlength=draws * models).reshape(draws, models)
+    return counts.astype(np.float64)
+
+
+def _check_design(a: Floats, settings: list[str], where: str) -> None:
+    """Refuse what cannot be fitted, saying why."""
+    models, p = a.shape
+    if models < p + 1:
+        raise InputError(
+            f"too few models{where}: a fit through {p - 1} ID "
+            f"setting{'s' if p > 2 else ''} needs at least {p + 1}, got {models}"
+        )
+    for i, setting in enumerate(settings):
+        if np.ptp(a[:, i + 1]) < 1e-12:
+            raise InputError(f"all {models} models have the same accuracy on {setting!r}{where}")
+    if np.linalg.matrix_rank(a - np.r_[0.0, a.mean(axis=0)[1:]]) < p:
+        raise InputError(f"ID settings {', '.join(settings)} are collinear{where}")
+
+
+def _design(scaled: Floats) -> Floats:
+    return np.column_stack([np.ones(len(scaled)), scaled])
+
+
+def _matrix(x: ArrayLike, k: int) -> Floats:
+    array = np.asarray(x, dtype=np.float64)
+    if array.ndim == 0:
+        array = array[None]
+    if array.ndim == 1:
+        array = array[:, None] if k == 1 else array[None, :]
+    if array.ndim != 2 or array.shape[1] != k:
+        raise InputError(f"expected {k} ID accuracies per model, got an array of {array.shape}")
+    return array
+
+
+_scale = scale

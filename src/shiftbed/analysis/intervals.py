@@ -1,0 +1,114 @@
+"""Accuracies as fractions, and exact binomial intervals about them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv, stdtr
+
+from shiftbed.errors import InputError
+
+__all__ = [
+    "benjamini_hochberg",
+    "binomial_variance",
+    "check_fractions",
+    "check_level",
+    "clopper_pearson",
+    "off_boundary",
+    "two_sided_p",
+]
+
+Floats = NDArray[np.float64]
+
+
+def check_level(level: float) -> float:
+    """A confidence level must lie strictly between 0 and 1."""
+    if not 0.0 < level < 1.0:
+        raise InputError(f"level must lie between 0 and 1 (such as 0.95), got {level!r}")
+    return float(level)
+
+
+def check_fractions(values: ArrayLike, what: str = "accuracy") -> Floats:
+    """The values as float64, refused if any is not a fraction; NaN (missing) passes.
+
+    >>> check_fractions([0.5, 1.0]).tolist()
+    [0.5, 1.0]
+    """
+    array = np.asarray(values, dtype=np.float64)
+    bad = array[(array < 0.0) | (array > 1.0)]
+    if bad.size:
+        worst = float(bad.flat[0])
+        hint = ""
+        if 1.0 < worst <= 100.0:
+            hint = f"; it looks like a percentage, write {worst / 100:g}"
+        raise InputError(f"{what} must be a fraction in [0, 1], got {worst:g}{hint}")
+    return array
+
+
+def clopper_pearson(
+    accuracy: ArrayLike, n: ArrayLike, level: float = 0.95
+) -> tuple[Floats, Floats]:
+    """Exact (Clopper–Pearson) interval of a binomial proportion, elementwise.
+
+    low = B(α/2; k, n−k+1) and high = B(1−α/2; k+1, n−k), B the beta quantile, k = n·accuracy
+    (k need not be whole: averages of several settings are treated alike), 0 for k = 0 and 1 for
+    k = n. taori2020 draws 99.5 % intervals, andreassen2021 and fridovich2022 95 %.
+    Where n is 0 (unknown) both ends are NaN.
+
+    >>> low, high = clopper_pearson(0.5, 10)
+    >>> round(float(low), 4), round(float(high), 4)
+    (0.1871, 0.8129)
+    """
+    tail = (1.0 - check_level(level)) / 2.0
+    p, size = np.broadcast_arrays(check_fractions(accuracy), np.asarray(n, dtype=np.float64))
+    k = p * size
+    known = (size > 0) & np.isfinite(p)
+    low, high = np.full(p.shape, np.nan), np.full(p.shape, np.nan)
+    low[known], high[known] = 0.0, 1.0
+    inside = known & (k > 1e-9)
+    low[inside] = betaincinv(k[inside], size[inside] - k[inside] + 1.0, tail)
+    inside = known & (k < size - 1e-9)
+    high[inside] = betaincinv(k[inside] + 1.0, size[inside] - k[inside], 1.0 - tail)
+    return low, high
+
+
+def off_boundary(accuracy: ArrayLike, n: ArrayLike) -> Floats:
+    """(k + ½)/(n + 1) where the accuracy is exactly 0 or 1, else the accuracy itself.
+
+    Where n is unknown (0) the value stays on the boundary.
+
+    >>> off_boundary([0.0, 0.5, 1.0], [9, 9, 9]).tolist()
+    [0.05, 0.5, 0.95]
+    """
+    p, size = np.broadcast_arrays(np.asarray(accuracy, np.float64), np.asarray(n, np.float64))
+    edge = ((p <= 0.0) | (p >= 1.0)) & (size > 0)
+    return np.where(edge, (p * size + 0.5) / (size + 1.0), p)
+
+
+def binomial_variance(accuracy: ArrayLike, n: ArrayLike) -> Floats:
+    """p(1−p)/n, with p moved off 0 and 1; 0 where n is unknown, so nothing is claimed there."""
+    p, size = off_boundary(accuracy, n), np.asarray(n, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(size > 0, p * (1.0 - p) / size, 0.0)
+
+
+def two_sided_p(t: ArrayLike, dof: ArrayLike) -> Floats:
+    """Two-sided p-value of a t statistic: 2·P(T_dof ≤ −|t|)."""
+    return np.asarray(2.0 * stdtr(dof, -np.abs(np.asarray(t, dtype=np.float64))))
+
+
+def benjamini_hochberg(p_values: ArrayLike) -> NDArray[Any]:
+    """Adjusted p-values (q-values) of Benjamini and Hochberg; NaN stays NaN.
+
+    Calling everything with q ≤ r out of line keeps the false discovery rate at or below r.
+
+    >>> benjamini_hochberg([0.01, 0.04, 0.03]).round(3).tolist()
+    [0.03, 0.04, 0.04]
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    q = np.full(p.shape, np.nan)
+    there = np.flatnonzero(np.isfinite(p))
+    order = there[np.argsort(p[there], kind="stable")]
+    ranked = p[order] * len(order) / np.arange(1, len(order) + 1)
+    q[order] = np.minimum(np.minimum.accumulate(ranked[::-1])[::-1], 1.0)
+    return q

@@ -1,0 +1,33 @@
+"""The one kind of error a user can cause, and how unknown names are reported."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["InputError", "unknown"]
+
+
+class InputError(ValueError):
+    """Input that cannot be used: one line saying what was wrong, where, and what was expected.
+
+    The command line prints the message and exits with code 2.
+    """
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
+    """An error for a name that is not among the known ones, with the closest of them.
+
+    >>> str(unknown("shift", "imagnet-v2", ["imagenet-v2", "objectnet"]))
+    "unknown shift 'imagnet-v2'; did you mean 'imagenet-v2'?"
+    """
+    names = list(known)
+    close = get_close_matches(name, names, n=3, cutoff=0.5)
+    if not close:
+        lowered = name.lower()
+        close = [other for other in names if lowered and lowered in other.lower()][:3]
+    if close:
+        hint = "did you mean " + " or ".join(repr(other) for other in close) + "?"
+    elif len(names) <= 12:
+        hint = "known: " + (", ".join(names) or "none")
+    else:
+        hint = f"{len(names)} are known, the first are {', '.join(names[:5])}"
+    return InputError(f"unknown {what} {name!r}; {hint}")

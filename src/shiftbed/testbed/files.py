@@ -1,0 +1,197 @@
+"""Testbed files: one Parquet file that any tool can read.
+
+A row per cell: the model's columns, then ``setting``, ``value`` (a fraction), ``n`` (images; null
+if unknown) and, where per-image results exist, ``right`` (bits, packed, little-endian). The rest
+(name, shifts, derived settings, metrics, image sets, source, licence, citation) is JSON in the
+file's metadata under the key ``shiftbed``.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+from shiftbed.records import ImageResults, Shift
+from shiftbed.testbed.record import Testbed
+
+__all__ = ["read_testbed", "write_atomically", "write_testbed"]
+
+FORMAT = 1
+_CELL = ("setting", "value", "n", "right")
+_MODEL = {"model": pl.String, "kind": pl.String, "in_fit_set": pl.Boolean, "parent": pl.String}
+
+
+def write_testbed(testbed: Testbed, path: str | Path) -> None:
+    """Write a testbed, atomically: the file is either the old one or the whole new one."""
+    base = [i for i, s in enumerate(testbed.settings) if s not in testbed.derived]
+    rows, columns = np.nonzero(np.isfinite(testbed.value[:, base]))
+    columns = np.asarray(base)[columns]
+    n = testbed.n[rows, columns]
+    frame = testbed.models[rows].with_columns(
+        pl.Series("setting", [testbed.settings[c] for c in columns], dtype=pl.String),
+        pl.Series("value", testbed.value[rows, columns]),
+        pl.Series("n", n, dtype=pl.Int32).replace(0, None),
+    )
+    if testbed.results:
+        frame = frame.with_columns(pl.Series("right", _pack(testbed, rows, columns), pl.Binary))
+    meta = {
+        "format": FORMAT,
+        "name": testbed.name,
+        "title": testbed.title,
+        "line": testbed.line,
+        "source": testbed.source,
+        "licence": testbed.licence,
+        "citation": testbed.citation,
+        "settings": [testbed.settings[i] for i in base],
+        "derived": {name: list(parts) for name, parts in testbed.derived.items()},
+        "metrics": dict(testbed.metrics),
+        "shifts": [asdict(shift) for shift in testbed.shifts],
+        "images": {s: [r.images, r.right.shape[1]] for s, r in testbed.results.items()},
+    }
+    with write_atomically(path) as file:
+        frame.write_parquet(
+            file, compression="zstd", compression_level=19, metadata={"shiftbed": json.dumps(meta)}
+        )
+
+
+def _pack(testbed: Testbed, rows: Any, columns: Any) -> list[bytes | None]:
+    packed: list[bytes | None] = []
+    for row, column in zip(rows, columns, strict=True):
+        one = testbed.results.get(testbed.settings[column])
+        there = one is not None and one.known[row]
+        packed.append(np.packbits(one.right[row]).tobytes() if one is not None and there else None)
+    return packed
+
+
+class write_atomically:
+    """A binary file that appears at ``path`` only once it is complete and on disk."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __enter__(self) -> BinaryIO:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle, self.temporary = tempfile.mkstemp(
+                dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part"
+            )
+        except OSError as error:
+            raise InputError(f"cannot write {self.path}: {error.strerror}") from None
+        self.file: BinaryIO = os.fdopen(handle, "wb")
+        return self.file
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        self.file.close()
+        if kind is None:
+            os.chmod(self.temporary, 0o666 & ~_umask())
+            os.replace(self.temporary, self.path)
+        else:
+            os.unlink(self.temporary)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def read_testbed(path: str | Path) -> Testbed:
+    """Read a testbed file, refusing anything that is not one."""
+    path = Path(path)
+    try:
+        text = pl.read_parquet_metadata(path).get("shiftbed")
+        frame = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = "no such file" if not path.exists() else str(error).splitlines()[0]
+        raise InputError(f"{path}: cannot be read as a testbed file: {reason}") from None
+    if text is None:
+        raise InputError(f"{path}: not a testbed file; make one with 'shiftbed import'")
+    try:
+        return _assemble(frame, json.loads(text))
+    except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"{path}: damaged testbed file: {error}") from None
+
+
+def _assemble(frame: pl.DataFrame, meta: Mapping[str, Any]) -> Testbed:
+    if meta["format"] != FORMAT:
+        raise InputError(f"format {meta['format']!r} is not known, expected {FORMAT}")
+    for name, kind in (*_MODEL.items(), ("setting", pl.String), ("value", pl.Float64)):
+        if frame.schema.get(name) != kind:
+            raise InputError(f"column {name!r} must be {kind}, is {frame.schema.get(name)}")
+    info = [c for c in frame.columns if c not in _CELL]
+    models = frame.select(info).unique("model", keep="first", maintain_order=True)
+    settings = [str(s) for s in meta["settings"]]
+    rows = frame["model"].cast(pl.Enum(models["model"])).to_physical().to_numpy()
+    columns = frame["setting"].cast(pl.Enum(settings)).to_physical().to_numpy()
+    cell = rows.astype(np.int64) * len(settings) + columns
+    if len(np.unique(cell)) != len(cell):
+        raise InputError("a model has two values in one setting")
+    value = np.full((len(models), len(settings)), np.nan)
+    value[rows, columns] = frame["value"].to_numpy()
+    n = np.zeros(value.shape, dtype=np.int64)
+    n[rows, columns] = frame["n"].fill_null(0).to_numpy()
+    derived = {str(k): tuple(map(str, v)) for k, v in meta["derived"].items()}
+    names, value, n = _derive(settings, value, n, derived)
+    testbed = Testbed(
+        name=str(meta["name"]),
+        models=models,
+        settings=names,
+        value=value,
+        n=n,
+        shifts=tuple(Shift(**one | {"source": tuple(one["source"])}) for one in meta["shifts"]),
+        derived=derived,
+        metrics={str(k): str(v) for k, v in meta["metrics"].items()},
+        results=_unpack(frame, meta["images"], len(models), rows),
+        **{k: str(meta[k]) for k in ("title", "line", "source", "licence", "citation")},
+    )
+    for shift in testbed.shifts:
+        testbed.shift(shift)
+    return testbed
+
+
+def _unpack(
+    frame: pl.DataFrame, images: Mapping[str, Any], models: int, rows: NDArray[Any]
+) -> dict[str, ImageResults]:
+    results = {}
+    for setting, (fingerprint, count) in images.items():
+        right = np.zeros((models, int(count)), dtype=bool)
+        known = np.zeros(models, dtype=bool)
+        here = (frame["setting"] == setting).to_numpy()
+        for row, bits in zip(rows[here], frame["right"].filter(pl.Series(here)), strict=True):
+            if bits is not None:
+                unpacked = np.unpackbits(np.frombuffer(bits, np.uint8), count=int(count))
+                right[row], known[row] = unpacked.astype(bool), True
+        results[setting] = ImageResults(images=str(fingerprint), right=right, known=known)
+    return results
+
+
+def _derive(
+    settings: list[str],
+    value: NDArray[np.float64],
+    n: NDArray[np.int64],
+    derived: Mapping[str, tuple[str, ...]],
+) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.int64]]:
+    """Append the derived settings: means of their parts, with the parts' smallest size.
+
+    The parts are made from the same images, so the mean's variance is at most p(1−p)/n with n
+    the number of images: the interval from it is conservative. A missing part leaves it missing.
+    """
+    at = {name: i for i, name in enumerate(settings)}
+    values, sizes = list(value.T), list(n.T)
+    for name, parts in derived.items():
+        which = [at[part] for part in parts]
+        at[name] = len(values)
+        values.append(np.mean([values[i] for i in which], axis=0))
+        sizes.append(np.min([sizes[i] for i in which], axis=0))
+    return (*settings, *derived), np.column_stack(values), np.column_stack(sizes)

@@ -1,0 +1,403 @@
+"""A testbed: models × settings, the shifts between settings, and what each model is."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from shiftbed.analysis.baseline import Baseline, OnBoundary, fit_baseline
+from shiftbed.analysis.intervals import benjamini_hochberg, check_fractions, clopper_pearson
+from shiftbed.analysis.noise import image_covariance
+from shiftbed.analysis.robustness import Robustness, effective_robustness
+from shiftbed.errors import InputError, unknown
+from shiftbed.records import ImageResults, Shift
+from shiftbed.scales import LOGIT, Scale
+from shiftbed.testbed.select import Choice, choose
+
+__all__ = ["Testbed"]
+
+Floats = NDArray[np.float64]
+PUBLISHED_KNEE = "published"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Testbed:
+    """Accuracies of models in settings, immutable.
+
+    ``models`` has a row per model with at least the columns model, kind, in_fit_set and parent;
+    ``value`` and ``n`` are (models, settings), NaN and 0 where not evaluated or unknown.
+    """
+
+    __test__ = False  # not a test case, whatever its name
+
+    name: str
+    models: pl.DataFrame
+    settings: tuple[str, ...]
+    value: Floats
+    n: NDArray[np.int64]
+    shifts: tuple[Shift, ...] = ()
+    derived: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Settings that are means of others, such as ``avg_corruptions``."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """What is measured, for settings whose value is not plain top-1 accuracy."""
+    results: Mapping[str, ImageResults] = field(default_factory=dict)
+    """Per-image results, by setting, where they exist."""
+    title: str = ""
+    line: str = "line"
+    """What its baseline is called: a testbed of zero-shot models has a zero-shot line."""
+    source: str = ""
+    licence: str = ""
+    citation: str = ""
+
+    # --- looking things up -------------------------------------------------------------------
+
+    @property
+    def model_names(self) -> list[str]:
+        return self.models["model"].to_list()
+
+    def model_index(self, model: str) -> int:
+        """Row of that model; a bare name will do where only one model starts with it and '@'."""
+        names = self.model_names
+        if model in names:
+            return names.index(model)
+        longer = [i for i, name in enumerate(names) if name.startswith(model + "@")]
+        if len(longer) == 1:
+            return longer[0]
+        if longer:
+            options = ", ".join(names[i] for i in longer[:4])
+            raise InputError(f"model {model!r} is ambiguous in {self.name}: {options}")
+        raise unknown(f"model in {self.name}", model, names)
+
+    def setting_index(self, setting: str) -> int:
+        if setting not in self.settings:
+            raise unknown(f"setting in {self.name}", setting, self.settings)
+        return self.settings.index(setting)
+
+    def accuracy(self, setting: str) -> Floats:
+        """(models,) values in that setting, NaN where missing."""
+        return self.value[:, self.setting_index(setting)]
+
+    def size(self, setting: str) -> NDArray[np.int64]:
+        """(models,) test-set sizes, 0 where unknown."""
+        return self.n[:, self.setting_index(setting)]
+
+    def usual_size(self, setting: str) -> int:
+        """The test-set size most models have in that setting, 0 if unknown."""
+        sizes = self.size(setting)
+        sizes = sizes[np.isfinite(self.accuracy(setting)) & (sizes > 0)]
+        return int(np.bincount(sizes).argmax()) if len(sizes) else 0
+
+    def shift(self, name: str | Shift) -> Shift:
+        if isinstance(name, Shift):
+            for setting in (*name.source, name.target):
+                self.setting_index(setting)
+            return name
+        for one in self.shifts:
+            if one.name == name:
+                return one
+        raise unknown(f"shift in {self.name}", name, [one.name for one in self.shifts])
+
+    def scores(self, level: float = 0.95) -> pl.DataFrame:
+        """Long table: model, setting, metric, value, low, high, n (Clopper–Pearson intervals)."""
+        rows, columns = np.nonzero(np.isfinite(self.value))
+        value, n = self.value[rows, columns], self.n[rows, columns]
+        accuracy = np.array([s not in self.metrics for s in self.settings])[columns]
+        bounds = np.full((2, len(value)), np.nan)
+        bounds[:, accuracy] = clopper_pearson(value[accuracy], n[accuracy], level)
+        names, settings = np.array(self.model_names), np.array(self.settings)
+        return pl.DataFrame(
+            {
+                "model": names[rows],
+                "setting": settings[columns],
+                "metric": [self.metrics.get(str(s), "accuracy") for s in settings[columns]],
+                "value": value,
+                "low": bounds[0],
+                "high": bounds[1],
+                "n": n,
+            },
+            nan_to_null=True,
+        )
+
+    # --- fitting -----------------------------------------------------------------------------
+
+    def fit(
+        self,
+        shift: str | Shift,
+        *,
+        scale: str | Scale = LOGIT,
+        models: Choice = None,
+        threshold: float | None = None,
+        full_source: bool = False,
+        knee: float | str | None = PUBLISHED_KNEE,
+        weighted: bool = False,
+        on_boundary: OnBoundary = "raise",
+        bootstrap: int = 1000,
+        seed: int = 0,
+    ) -> Baseline:
+        """The baseline of a shift through the fit set, or through the ``models`` chosen.
+
+        ``threshold`` keeps models whose (first) ID accuracy is at least that; ``full_source``
+        uses the whole ID set as x; ``knee`` breaks the line in two there (default: where the
+        published one breaks); ``weighted`` weighs models by 1/(Σ 1/n) over the test sets.
+        """
+        shift = self._resolve(shift, full_source)
+        columns = np.array([self.setting_index(s) for s in (*shift.source, shift.target)])
+        for column in columns:
+            check_fractions(self.value[:, column], f"accuracy in {self.settings[column]!r}")
+        rows = choose(self.models, models)
+        if threshold is not None:
+            with np.errstate(invalid="ignore"):
+                rows = rows & (self.value[:, columns[0]] >= threshold)
+        chosen = np.flatnonzero(rows)
+        if not len(chosen):
+            raise InputError(f"no model of {self.name} is left to fit {shift.name!r}")
+        sizes = self.n[np.ix_(chosen, columns)]
+        weights = None
+        if weighted:
+            if (sizes <= 0).any():
+                raise InputError(f"weighting needs test-set sizes; {shift.name!r} lacks some")
+            weights = 1.0 / (1.0 / sizes).sum(axis=1)
+        names = self.model_names
+        return fit_baseline(
+            self.value[np.ix_(chosen, columns[:-1])],
+            self.value[chosen, columns[-1]],
+            models=[names[i] for i in chosen],
+            shift=shift.name,
+            id_settings=shift.source,
+            ood_setting=shift.target,
+            scale=scale,
+            knee=shift.knee if knee == PUBLISHED_KNEE else _number(knee),
+            sizes=sizes,
+            weights=weights,
+            on_boundary=on_boundary,
+            bootstrap=bootstrap,
+            seed=seed,
+        )
+
+    def effective_robustness(
+        self,
+        shifts: str | Shift | Iterable[str | Shift] | None = None,
+        *,
+        level: float = 0.95,
+        fdr: float = 0.05,
+        bootstrap: int = 0,
+        full_source: bool = False,
+        **options: Any,
+    ) -> pl.DataFrame:
+        """ρ of every model on one, several or (default) all shifts, as a table.
+
+        Further options go to ``fit``. ``q_value`` controls the false discovery rate over all
+        rows of the table; ``out_of_line`` is q ≤ fdr.
+        """
+        if shifts is None:
+            shifts = self.shifts
+        elif isinstance(shifts, str | Shift):
+            shifts = (shifts,)
+        wanted = [self._resolve(shift, full_source) for shift in shifts]
+        parts = []
+        for shift in wanted:
+            baseline = self.fit(shift, bootstrap=bootstrap, **options)
+            parts.append(self._columns(baseline, self.judge(baseline, level=level)))
+        return self._table(wanted, parts, fdr)
+
+    def judge(self, baseline: Baseline, *, level: float = 0.95) -> Robustness:
+        """ρ of every model of this testbed against a baseline, in the order of the models."""
+        columns = [self.setting_index(s) for s in (*baseline.id_settings, baseline.ood_setting)]
+        given: dict[str, Any] = {
+            "n_id": self.n[:, columns[:-1]],
+            "n_ood": self.n[:, columns[-1]],
+        }
+        position = self._positions(baseline)
+        x, y = self.value[:, columns[:-1]], self.value[:, columns[-1]]
+        whole = effective_robustness(baseline, x, y, position=position, level=level, **given)
+        known = self._known(baseline)
+        if not (known[position >= 0].all() and known.any()):
+            return whole
+        rows = np.flatnonzero(known)
+        settings = (*baseline.id_settings, baseline.ood_setting)
+        covariance = image_covariance(
+            [self.results[s].right[rows] for s in settings],
+            [self.results[s].images for s in settings],
+        )
+        paired = effective_robustness(
+            baseline,
+            x[rows],
+            y[rows],
+            n_id=given["n_id"][rows],
+            n_ood=given["n_ood"][rows],
+            position=position[rows],
+            covariance=covariance,
+            level=level,
+        ).columns()
+        merged = {name: values.copy() for name, values in whole.columns().items()}
+        for name, values in merged.items():
+            values[rows] = paired[name]
+        return Robustness(**merged)
+
+    def _resolve(self, shift: str | Shift, full_source: bool) -> Shift:
+        found = self.shift(shift)
+        return found.on_full_source() if full_source and found.full_source else found
+
+    def _positions(self, baseline: Baseline) -> NDArray[np.int64]:
+        """For each model its row among those given to the fit, −1 if it was not fitted."""
+        rows = np.concatenate([line.fitted for line in baseline.lines])
+        at = dict(zip(baseline.models, rows.tolist(), strict=True))
+        return np.array([at.get(name, -1) for name in self.model_names], dtype=np.int64)
+
+    def _known(self, baseline: Baseline) -> NDArray[np.bool_]:
+        """Models with per-image results in every setting of the baseline."""
+        known = np.ones(len(self.models), dtype=bool)
+        for setting in (*baseline.id_settings, baseline.ood_setting):
+            if setting not in self.results:
+                return np.zeros(len(self.models), dtype=bool)
+            known &= self.results[setting].known
+        return known
+
+    def _columns(self, baseline: Baseline, placed: Robustness) -> dict[str, NDArray[Any]]:
+        source, target = baseline.id_settings[0], baseline.ood_setting
+        y = self.accuracy(target)
+        parents = self._parent_rows()
+        relative = np.where(parents >= 0, y - y[np.maximum(parents, 0)], np.nan)
+        return {
+            "fitted": self._positions(baseline) >= 0,
+            "source": self.accuracy(source),
+            "target": y,
+            "n_id": self.size(source),
+            "n_ood": self.size(target),
+            **placed.columns(),
+            "relative": relative,
+        }
+
+    def _parent_rows(self) -> NDArray[np.int64]:
+        index = {name: i for i, name in enumerate(self.model_names)}
+        parents = self.models["parent"].to_list()
+        return np.array([-1 if p is None else index.get(p, -1) for p in parents], dtype=np.int64)
+
+    def _table(
+        self, shifts: Sequence[Shift], parts: list[dict[str, NDArray[Any]]], fdr: float
+    ) -> pl.DataFrame:
+        """One frame from the shifts' columns; rows without an accuracy are left out."""
+        if not parts:
+            raise InputError(f"testbed {self.name} has no shifts; name an ID and an OOD setting")
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        there = np.isfinite(joined["effective"])
+        m = len(self.models)
+        row = np.tile(np.arange(m), len(parts))[there]
+        q = benjamini_hochberg(joined["p_value"])
+        joined["q_value"], joined["out_of_line"] = q, q <= fdr
+        left = {
+            "model": self.models["model"].gather(row),
+            "kind": self.models["kind"].gather(row),
+            "shift": pl.Series([shift.name for shift in shifts], dtype=pl.String).gather(
+                np.repeat(np.arange(len(parts)), m)[there]
+            ),
+            "parent": self.models["parent"].gather(row),
+        }
+        right = {name: values[there] for name, values in joined.items()}
+        return pl.DataFrame({**left, **right}, nan_to_null=True).select(_ORDER)
+
+    # --- adding a model ----------------------------------------------------------------------
+
+    def with_model(
+        self,
+        name: str,
+        accuracy: Mapping[str, float],
+        *,
+        n: Mapping[str, int] | None = None,
+        right: Mapping[str, ArrayLike] | None = None,
+        kind: str = "own",
+        parent: str | None = None,
+    ) -> "Testbed":
+        """This testbed with one more model, outside the fit set.
+
+        ``n`` defaults to the size other models have; ``right`` gives per-image results on the
+        same images, in order, which makes its intervals paired.
+        """
+        if name in self.model_names:
+            raise InputError(f"{self.name} already has a model {name!r}")
+        value, sizes = np.full(len(self.settings), np.nan), np.zeros(len(self.settings), np.int64)
+        for setting, one in accuracy.items():
+            at = self.setting_index(setting)
+            value[at] = check_fractions([one], f"accuracy in {setting!r}")[0]
+            sizes[at] = (n or {}).get(setting, 0) or self.usual_size(setting)
+        results = {
+            setting: _one_more(one, None if right is None else right.get(setting), setting)
+            for setting, one in self.results.items()
+        }
+        row: dict[str, Any] = dict.fromkeys(self.models.columns)
+        row |= {"model": name, "kind": kind, "in_fit_set": False, "parent": parent}
+        added = pl.DataFrame([row], schema=self.models.schema)
+        return replace(
+            self,
+            models=pl.concat([self.models, added]),
+            value=np.vstack([self.value, value]),
+            n=np.vstack([self.n, sizes]),
+            results=results,
+        )
+
+    def where(self, predicate: Callable[[pl.DataFrame], pl.Series] | Choice) -> "Testbed":
+        """This testbed with only some of its models (see ``choose``)."""
+        rows = choose(self.models, predicate)
+        results = {
+            s: replace(one, right=one.right[rows], known=one.known[rows])
+            for s, one in self.results.items()
+        }
+        return replace(
+            self,
+            models=self.models.filter(pl.Series(rows)),
+            value=self.value[rows],
+            n=self.n[rows],
+            results=results,
+        )
+
+
+_ORDER = [
+    "model",
+    "kind",
+    "shift",
+    "fitted",
+    "source",
+    "target",
+    "n_id",
+    "n_ood",
+    "predicted",
+    "effective",
+    "low",
+    "high",
+    "paired",
+    "fit_share",
+    "id_share",
+    "ood_share",
+    "prediction_low",
+    "prediction_high",
+    "p_value",
+    "q_value",
+    "out_of_line",
+    "parent",
+    "relative",
+    "reference",
+    "share_of_gap",
+    "extrapolated",
+    "boundary",
+]
+
+
+def _number(knee: float | str | None) -> float | None:
+    if isinstance(knee, str):
+        raise InputError(f"knee must be an accuracy between 0 and 1, got {knee!r}")
+    return knee
+
+
+def _one_more(results: ImageResults, right: ArrayLike | None, setting: str) -> ImageResults:
+    images = results.right.shape[1]
+    row = np.zeros(images, dtype=bool) if right is None else np.asarray(right, dtype=bool)
+    if row.shape != (images,):
+        raise InputError(f"{setting!r} has {images} images, got results for {row.size}")
+    return replace(
+        results,
+        right=np.vstack([results.right, row]),
+        known=np.append(results.known, right is not None),
+    )
