@@ -81,6 +81,11 @@ class JointNoise:
     var_id: Floats
     var_ood: Floats
     coefficients: Floats
+    """The line's coefficients freed of attenuation."""
+    scatter: float
+    """Baseline models' standard deviation about the line, in scaled space."""
+    gradient: Floats | None = None
+    """(p, (k+1)·M): derivative of each ρ by every accuracy, in the covariance's order."""
 
 
 def joint_noise(
@@ -150,4 +155,6 @@ def joint_noise(
         var_id=np.maximum(np.einsum("pi,pi->p", flat_x @ cov_xx, flat_x) + cross, 0.0),
         var_ood=np.maximum(np.einsum("pi,pi->p", grad_y @ cov_yy, grad_y) + cross, 0.0),
         coefficients=attenuation(line, noise_x, noise_xy),
+        scatter=float(np.sqrt(scatter)),
+        gradient=np.concatenate([flat_x, grad_y], axis=1),
     )

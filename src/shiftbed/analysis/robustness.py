@@ -33,7 +33,7 @@ from shiftbed.analysis.noise import JointNoise, attenuation, independent_noise, 
 from shiftbed.errors import InputError
 from shiftbed.scales import Scale
 
-__all__ = ["Robustness", "effective_robustness"]
+__all__ = ["Robustness", "effective_robustness", "find_fitted"]
 
 Floats = NDArray[np.float64]
 
@@ -131,7 +131,7 @@ def effective_robustness(
         if covariance is None:
             noise = _independent(line, baseline.scale, placed)
         else:
-            fitted = _find_fitted(line, where)
+            fitted = find_fitted(line, where)
             noise = joint_noise(line, baseline.scale, inner_x, inner_y, rows, fitted, covariance)
         part = {"predicted": placed.beta, "effective": rho}
         part |= _measurement(line, baseline.scale, placed, rho, noise, covariance is None, level)
@@ -199,6 +199,7 @@ def _independent(line: Line, scale: Scale, placed: _Placed) -> JointNoise:
         var_id=var_id,
         var_ood=binomial_variance(placed.y, placed.n_ood),
         coefficients=attenuation(line, independent_noise(line), np.zeros(k)),
+        scatter=line.sigma,
     )
 
 
@@ -220,12 +221,12 @@ def _measurement(
     with np.errstate(divide="ignore", invalid="ignore"):
         corrected = rho + placed.beta - scale.inverse(placed.a @ noise.coefficients)
         # Welch–Satterthwaite: only the fit's variance is estimated from few models.
-        dof = line.dof * (total / np.maximum(noise.var_fit, 1e-300)) ** 2
+        dof = line.dof * (np.minimum(total / np.maximum(noise.var_fit, 1e-300), 1e6)) ** 2
         shares = [
             np.where(total > 0, v / total, np.nan)
             for v in (noise.var_fit, noise.var_id, noise.var_ood)
         ]
-    half = stdtrit(np.minimum(dof, 1e9), 0.5 + level / 2) * np.sqrt(total)
+    half = stdtrit(dof, 0.5 + level / 2) * np.sqrt(total)
     half = np.where((placed.n_id > 0).all(axis=1) & (placed.n_ood > 0), half, np.nan)
     centres = (rho, corrected) if conservative else (corrected, corrected)
     return {
@@ -251,8 +252,10 @@ def _prediction(
     """
     scale, dof = baseline.scale, np.full(len(where), float(line.dof))
     centre, variance = placed.eta.copy(), line.sigma**2 * (1.0 + placed.leverage)
-    row_of = {int(row): j for j, row in enumerate(line.fitted)}
-    inside = np.array([row_of.get(int(i), -1) for i in where], dtype=np.int64)
+    inside = np.full(len(where), -1, dtype=np.int64)
+    at = np.searchsorted(line.fitted, where)  # fitted rows are in ascending order
+    found = (at < line.n) & (line.fitted[np.minimum(at, line.n - 1)] == where)
+    inside[found] = at[found]
     own = np.flatnonzero(inside >= 0)
     if len(own) and line.dof > 1:
         v, r = line.row_weights[inside[own]], line.residuals[inside[own]]
@@ -287,7 +290,7 @@ def _extra_noise(line: Line, baseline: Baseline, placed: _Placed) -> Floats:
     return np.asarray(on_x.sum(axis=1)) + beyond(inner, placed.n_ood, baseline.sizes[-1])
 
 
-def _find_fitted(line: Line, where: NDArray[np.int64]) -> NDArray[np.int64]:
+def find_fitted(line: Line, where: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows of the fitted models, in the line's order."""
     row_of = {int(position): row for row, position in enumerate(where) if position >= 0}
     try:

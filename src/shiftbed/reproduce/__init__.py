@@ -2,13 +2,14 @@
 
 Every figure a paper prints is one cell: what is printed, what the shipped tables give, their
 difference and whether that is within the rounding of the print. What a paper prints is kept in
-``printed/PAPER.csv``, as printed; a figure that the text copy of the paper lost has no printed
-value there, and a note saying why. How each figure is recomputed is in the module of that paper.
+``printed/PAPER.csv``, transcribed from a machine-read text copy of the paper; a figure which that
+copy lost has no printed value there, and a note saying why. How each figure is recomputed is in
+the module of that paper.
 """
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module, resources
 from os import PathLike
@@ -45,10 +46,13 @@ class Printed:
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputed:
-    """A figure in the paper's units, NaN where there is none, and how it came about."""
+    """A figure in the paper's units, NaN where there is none."""
 
     value: float
     why: str = ""
+    """How it came about, or why there is none."""
+    if_differs: str = ""
+    """What is known of the reason, should it not agree with the print."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +85,8 @@ def reproduce(paper: str, *, predictions: Sequence[str | PathLike[str]] = ()) ->
     module = import_module(f"shiftbed.reproduce.{paper}")
     recompute: Callable[[Sequence[Path]], Mapping[Key, Recomputed]] = module.recompute
     within: Mapping[str, float] = getattr(module, "WITHIN", {})
+    if predictions and not getattr(module, "TAKES_PREDICTIONS", False):
+        raise InputError(f"{paper} is recomputed from its table alone; it takes no predictions")
     values = recompute([Path(name) for name in predictions])
     figures = printed(paper)
     strangers = values.keys() - {figure.key for figure in figures}
@@ -102,7 +108,7 @@ def compare(figure: Printed, found: Recomputed | None, *, within: float = 0.0) -
     'differs'
     """
     reading = float(figure.text) if figure.text else None
-    value = found.value if found is not None and math.isfinite(found.value) else None
+    value = float(found.value) if found is not None and math.isfinite(found.value) else None
     difference = None if reading is None or value is None else value - reading
     reasons = [found.why if found is not None else "", figure.note]
     status: Status
@@ -117,6 +123,7 @@ def compare(figure: Printed, found: Recomputed | None, *, within: float = 0.0) -
         reasons.insert(0, f"within {within:g}, though it rounds to {value:.{figure.decimals}f}")
     else:
         status = "differs"
+        reasons.insert(0, found.if_differs if found is not None else "")
     return Cell(
         table=figure.table,
         row=figure.row,
@@ -157,8 +164,3 @@ def printed(paper: str) -> tuple[Printed, ...]:
 
 def _decimals(text: str) -> int:
     return len(text.partition(".")[2])
-
-
-def same(keys: Iterable[Key], found: Recomputed) -> dict[Key, Recomputed]:
-    """The same recomputed figure for several cells."""
-    return dict.fromkeys(keys, found)

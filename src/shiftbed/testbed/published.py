@@ -21,5 +21,5 @@ def published(name: str) -> Testbed:
     """
     if name not in PUBLISHED:
         raise unknown("published testbed", name, PUBLISHED)
-    with as_file(files("shiftbed.published") / f"{name}.parquet") as path:
+    with as_file(files("shiftbed") / "published" / f"{name}.parquet") as path:
         return read_testbed(path)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary, fit_baseline
+from shiftbed.analysis.difference import Difference, difference
 from shiftbed.analysis.intervals import benjamini_hochberg, check_fractions, clopper_pearson
-from shiftbed.analysis.noise import image_covariance
-from shiftbed.analysis.robustness import Robustness, effective_robustness
+from shiftbed.analysis.noise import image_covariance, joint_noise
+from shiftbed.analysis.robustness import Robustness, effective_robustness, find_fitted
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import ImageResults, Shift
 from shiftbed.scales import LOGIT, Scale
@@ -54,15 +56,23 @@ class Testbed:
 
     # --- looking things up -------------------------------------------------------------------
 
-    @property
+    @cached_property
     def model_names(self) -> list[str]:
         return self.models["model"].to_list()
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.model_names)}
+
+    @cached_property
+    def _columns_of(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.settings)}
 
     def model_index(self, model: str) -> int:
         """Row of that model; a bare name will do where only one model starts with it and '@'."""
         names = self.model_names
-        if model in names:
-            return names.index(model)
+        if model in self._rows:
+            return self._rows[model]
         longer = [i for i, name in enumerate(names) if name.startswith(model + "@")]
         if len(longer) == 1:
             return longer[0]
@@ -72,9 +82,9 @@ class Testbed:
         raise unknown(f"model in {self.name}", model, names)
 
     def setting_index(self, setting: str) -> int:
-        if setting not in self.settings:
+        if setting not in self._columns_of:
             raise unknown(f"setting in {self.name}", setting, self.settings)
-        return self.settings.index(setting)
+        return self._columns_of[setting]
 
     def accuracy(self, setting: str) -> Floats:
         """(models,) values in that setting, NaN where missing."""
@@ -185,6 +195,7 @@ class Testbed:
         fdr: float = 0.05,
         bootstrap: int = 0,
         full_source: bool = False,
+        models: Choice = None,
         **options: Any,
     ) -> pl.DataFrame:
         """ρ of every model on one, several or (default) all shifts, as a table.
@@ -197,9 +208,9 @@ class Testbed:
         elif isinstance(shifts, str | Shift):
             shifts = (shifts,)
         wanted = [self._resolve(shift, full_source) for shift in shifts]
-        parts = []
+        chosen, parts = choose(self.models, models), []
         for shift in wanted:
-            baseline = self.fit(shift, bootstrap=bootstrap, **options)
+            baseline = self.fit(shift, models=chosen, bootstrap=bootstrap, **options)
             parts.append(self._columns(baseline, self.judge(baseline, level=level)))
         return self._table(wanted, parts, fdr)
 
@@ -217,11 +228,7 @@ class Testbed:
         if not (known[position >= 0].all() and known.any()):
             return whole
         rows = np.flatnonzero(known)
-        settings = (*baseline.id_settings, baseline.ood_setting)
-        covariance = image_covariance(
-            [self.results[s].right[rows] for s in settings],
-            [self.results[s].images for s in settings],
-        )
+        covariance = self._covariance(baseline, rows)
         paired = effective_robustness(
             baseline,
             x[rows],
@@ -237,15 +244,52 @@ class Testbed:
             values[rows] = paired[name]
         return Robustness(**merged)
 
+    def difference(self, baseline: Baseline, a: str, b: str, *, level: float = 0.95) -> Difference:
+        """ρ(a) − ρ(b) against a baseline."""
+        pair = np.array([self.model_index(a), self.model_index(b)])
+        columns = [self.setting_index(s) for s in (*baseline.id_settings, baseline.ood_setting)]
+        x, y = self.value[:, columns[:-1]], self.value[:, columns[-1]]
+        for model, missing in zip((a, b), ~np.isfinite(x[pair, 0] + y[pair]), strict=True):
+            if missing:
+                raise InputError(f"{model!r} was not evaluated on {baseline.shift!r}")
+        known, noise, covariance = self._known(baseline), None, None
+        position = self._positions(baseline)
+        if known[pair].all() and known[position >= 0].all() and len(baseline.lines) == 1:
+            rows = np.flatnonzero(known)
+            covariance = self._covariance(baseline, rows)
+            line = baseline.lines[0]
+            noise = joint_noise(
+                line,
+                baseline.scale,
+                x[rows],
+                y[rows],
+                np.searchsorted(rows, pair),
+                find_fitted(line, position[rows]),
+                covariance,
+            )
+        return difference(
+            baseline,
+            x[pair],
+            y[pair],
+            n_id=self.n[pair][:, columns[:-1]].astype(np.float64),
+            n_ood=self.n[pair, columns[-1]].astype(np.float64),
+            noise=noise,
+            covariance=covariance,
+            level=level,
+        )
+
     def _resolve(self, shift: str | Shift, full_source: bool) -> Shift:
         found = self.shift(shift)
         return found.on_full_source() if full_source and found.full_source else found
 
     def _positions(self, baseline: Baseline) -> NDArray[np.int64]:
         """For each model its row among those given to the fit, −1 if it was not fitted."""
-        rows = np.concatenate([line.fitted for line in baseline.lines])
-        at = dict(zip(baseline.models, rows.tolist(), strict=True))
-        return np.array([at.get(name, -1) for name in self.model_names], dtype=np.int64)
+        position = np.full(len(self.models), -1, dtype=np.int64)
+        given = np.concatenate([line.fitted for line in baseline.lines])
+        for name, row in zip(baseline.models, given.tolist(), strict=True):
+            if name in self._rows:
+                position[self._rows[name]] = row
+        return position
 
     def _known(self, baseline: Baseline) -> NDArray[np.bool_]:
         """Models with per-image results in every setting of the baseline."""
@@ -256,10 +300,15 @@ class Testbed:
             known &= self.results[setting].known
         return known
 
+    def _covariance(self, baseline: Baseline, rows: NDArray[np.int64]) -> Floats:
+        """Joint covariance of those models' accuracies in the baseline's settings."""
+        results = [self.results[s] for s in (*baseline.id_settings, baseline.ood_setting)]
+        return image_covariance([r.right[rows] for r in results], [r.images for r in results])
+
     def _columns(self, baseline: Baseline, placed: Robustness) -> dict[str, NDArray[Any]]:
         source, target = baseline.id_settings[0], baseline.ood_setting
         y = self.accuracy(target)
-        parents = self._parent_rows()
+        parents = self._parent_rows
         relative = np.where(parents >= 0, y - y[np.maximum(parents, 0)], np.nan)
         return {
             "fitted": self._positions(baseline) >= 0,
@@ -271,10 +320,11 @@ class Testbed:
             "relative": relative,
         }
 
+    @cached_property
     def _parent_rows(self) -> NDArray[np.int64]:
-        index = {name: i for i, name in enumerate(self.model_names)}
         parents = self.models["parent"].to_list()
-        return np.array([-1 if p is None else index.get(p, -1) for p in parents], dtype=np.int64)
+        rows = [-1 if p is None else self._rows.get(p, -1) for p in parents]
+        return np.array(rows, dtype=np.int64)
 
     def _table(
         self, shifts: Sequence[Shift], parts: list[dict[str, NDArray[Any]]], fdr: float

@@ -1,0 +1,54 @@
+"""The program: its commands, how errors leave it, and nothing slow at import."""
+
+import os
+import sys
+
+import typer
+
+from shiftbed.cli import across, imports, lines, papers, placing, plots, testbeds
+from shiftbed.errors import InputError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="shiftbed",
+    help="Is an image classifier robust to distribution shift, or merely accurate?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(testbeds.app, name="testbeds")
+app.command("place")(placing.place)
+app.command("fit")(lines.fit)
+app.command("rank")(lines.rank)
+app.command("compare")(lines.compare)
+app.command("groups")(across.groups)
+app.command("correlate")(across.correlate)
+app.command("plan")(placing.plan)
+app.command("plot")(plots.plot)
+app.command("report")(plots.report)
+app.command("import")(imports.import_)
+app.command("reproduce")(papers.reproduce)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and leave."),
+) -> None:
+    if version:
+        from shiftbed import __version__
+
+        print(f"shiftbed {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 1 done with failures, 2 bad input."""
+    try:
+        app()
+    except InputError as error:
+        print(f"shiftbed: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of our output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -1,0 +1,82 @@
+"""``shiftbed plot`` and ``report``: pictures and the page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbed.cli.fitting import (
+    Boundary,
+    FitOn,
+    FullId,
+    Ids,
+    Knee,
+    Ood,
+    ScaleName,
+    ShiftName,
+    Threshold,
+    chosen_shift,
+    fit_options,
+)
+from shiftbed.cli.output import TestbedName
+
+__all__ = ["plot", "report"]
+
+
+def plot(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A .png, .svg, .pdf or (interactive) .html file.")
+    ],
+    testbed: TestbedName = "imagenet-testbed-2020",
+    shift: ShiftName = None,
+    ids: Ids = None,
+    ood: Ood = None,
+    scale: ScaleName = "logit",
+    fit_on: FitOn = None,
+    threshold: Threshold = None,
+    full_id: FullId = False,
+    knee: Knee = "published",
+    on_boundary: Boundary = "raise",
+    by: Annotated[str | None, typer.Option(help="One line per value of this column.")] = None,
+    colour: Annotated[str | None, typer.Option(help="Column that colours the models.")] = None,
+    highlight: Annotated[list[str] | None, typer.Option(help="Models to mark and name.")] = None,
+    label: Annotated[int, typer.Option(help="How many of the most unusual models to name.")] = 6,
+    level: Annotated[float, typer.Option(help="Level of the models' error bars.")] = 0.995,
+) -> None:
+    """Draw a shift: models with error bars, the line with its band, y = x, outliers named."""
+    from shiftbed.figures import save, scatter
+    from shiftbed.testbed import open_testbed
+
+    bed = open_testbed(testbed)
+    options = fit_options(scale, fit_on, threshold, knee, on_boundary=on_boundary)
+    made = scatter(
+        bed,
+        chosen_shift(bed, shift, ids, ood),
+        full_source=full_id,
+        by=by,
+        colour=colour,
+        highlight=[bed.model_names[bed.model_index(m)] for m in highlight or []],
+        label=label,
+        level=level,
+        **options,
+    )
+    save(made, output)
+    print(f"wrote {output}")
+
+
+def report(
+    testbed: Annotated[str, typer.Argument(help="A published testbed's name, or a testbed file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .html file to write.")] = (
+        Path("report.html")
+    ),
+    shift: Annotated[
+        list[str] | None, typer.Option("--shift", "-s", help="Only these shifts.")
+    ] = None,
+    fdr: Annotated[float, typer.Option(help="False discovery rate of 'out of line'.")] = 0.05,
+) -> None:
+    """Write one offline page: what was found, and an interactive chart per shift."""
+    from shiftbed.report import write_report
+    from shiftbed.testbed import open_testbed
+
+    write_report(open_testbed(testbed), output, shifts=shift or None, fdr=fdr)
+    print(f"wrote {output}")

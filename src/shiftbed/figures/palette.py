@@ -1,0 +1,77 @@
+"""What groups of models look like, in either kind of figure.
+
+Colours are Okabe and Ito's, told apart with any colour vision; each group has a marker of its own
+besides, so that figures survive printing in grey.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["KINDS", "LINE", "MOST", "OTHER", "OWN", "Style", "styles", "trend_colours"]
+
+LINE = "#D55E00"
+"""Colour of the fitted line, where there is one for all models."""
+OTHER = "other"
+"""Name of the group that gathers what has no colour of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """Colour, marker and legend text of a group."""
+
+    label: str
+    colour: str
+    marker: str
+    """matplotlib's name."""
+    symbol: str
+    """plotly's name of the same shape."""
+
+
+_CYCLE = (
+    ("#0072B2", "o", "circle"),
+    ("#E69F00", "s", "square"),
+    ("#009E73", "^", "triangle-up"),
+    ("#CC79A7", "D", "diamond"),
+    ("#56B4E9", "v", "triangle-down"),
+    ("#000000", "p", "pentagon"),
+)
+KINDS = {
+    "standard": ("Standard training", 0),
+    "intervention": ("Robustness intervention", 1),
+    "more-data": ("Trained on more data", 2),
+    "lp-adversarial": ("ℓₚ-adversarially trained", 3),
+    "zero-shot": ("Zero-shot", 4),
+}
+OWN = "own"
+"""Kind of the models a user adds."""
+_FIXED = {
+    OWN: Style(label="Own model", colour="#F0E442", marker="*", symbol="star"),
+    OTHER: Style(label="Other", colour="#8C8C8C", marker="h", symbol="hexagon"),
+}
+MOST = len(_CYCLE)
+"""How many groups have a colour of their own."""
+
+
+def styles(groups: Sequence[str]) -> dict[str, Style]:
+    """The style of each group: a kind of model always has the same, others take what is free.
+
+    >>> {name: style.colour for name, style in styles(["VGG16", "standard"]).items()}
+    {'VGG16': '#E69F00', 'standard': '#0072B2'}
+    """
+    taken = {KINDS[group][1] for group in groups if group in KINDS}
+    free = iter([i for i in range(MOST) if i not in taken])
+    chosen = {}
+    for group in groups:
+        if group in _FIXED:
+            chosen[group] = _FIXED[group]
+            continue
+        label, at = KINDS[group] if group in KINDS else (group, next(free))
+        colour, marker, symbol = _CYCLE[at]
+        chosen[group] = Style(label=label, colour=colour, marker=marker, symbol=symbol)
+    return chosen
+
+
+def trend_colours(trends: Sequence[str], groups: Sequence[str]) -> dict[str, str]:
+    """Colours of lines by name: that of the group a line is named after, else the line's own."""
+    looks = styles(groups)
+    return {name: looks[name].colour if name in looks else LINE for name in trends}

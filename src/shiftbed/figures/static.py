@@ -1,0 +1,297 @@
+"""Figures for paper: PNG, SVG and PDF, drawn with matplotlib.
+
+No window system and no global state of pyplot is touched, and the same data make the same bytes.
+"""
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shiftbed.errors import InputError
+from shiftbed.figures.data import Scatter
+from shiftbed.figures.labels import place_labels
+from shiftbed.figures.palette import OWN, styles, trend_colours
+from shiftbed.figures.words import count
+from shiftbed.testbed.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["STATIC", "draw", "save_static"]
+
+STATIC = (".png", ".svg", ".pdf")
+_STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8.0,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "svg.hashsalt": "shiftbed",
+    "pdf.fonttype": 42,
+}
+_METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": "shiftbed"},
+    ".pdf": {"CreationDate": None, "Creator": "shiftbed", "Producer": None},
+}
+_SIZE = (7.2, 5.6)
+_GREY = "#555555"
+
+
+def save_static(scatter: Scatter, path: str | Path, *, dpi: int = 300) -> None:
+    """Write the figure to a .png, .svg or .pdf file."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in STATIC:
+        raise InputError(f"{path}: expected a name ending in {', '.join(STATIC)}")
+    figure = draw(scatter)
+    from matplotlib import style
+
+    with style.context(["default", _STYLE]), write_atomically(path) as file:
+        figure.savefig(file, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])
+
+
+def draw(scatter: Scatter, *, size: tuple[float, float] = _SIZE) -> "Figure":
+    """The figure, ``size`` inches wide and high."""
+    try:
+        from matplotlib import style
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ImportError:
+        raise InputError("drawing needs matplotlib: install shiftbed[report]") from None
+    with style.context(["default", _STYLE]):
+        room = ConstrainedLayoutEngine(rect=(0.0, 0.0, 0.985, 1.0))
+        figure = Figure(figsize=size, layout=room)
+        axes = figure.add_subplot()
+        _frame(figure, axes, scatter)
+        _lines(axes, scatter)
+        _points(axes, scatter)
+        _legend(axes, scatter)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        _names(figure, axes, scatter)
+    return figure
+
+
+def _frame(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
+    """Scaled axes with percentages, title, equations, and the small print."""
+    x, y = scatter.x_axis, scatter.y_axis
+    axes.set_xlim(x.low, x.high)
+    axes.set_ylim(y.low, y.high)
+    axes.set_xticks(x.at(x.ticks), x.tick_labels)
+    axes.set_yticks(y.at(y.ticks), y.tick_labels)
+    axes.set_xlabel(_wrap(x.title, 75), parse_math=False)
+    axes.set_ylabel(_wrap(y.title, 58), parse_math=False)
+    axes.grid(color="#E6E6E6", linewidth=0.5)
+    axes.set_axisbelow(True)
+    left: dict[str, Any] = {"x": 0.01, "ha": "left", "parse_math": False}
+    figure.suptitle(_wrap(scatter.title, 70), fontsize=11, fontweight="bold", **left)
+    axes.set_title(
+        "\n".join(_wrap(line, 95) for line in scatter.equations),
+        loc="left",
+        fontsize=7.5,
+        color=_GREY,
+        parse_math=False,
+    )
+    small = " ".join(filter(None, [scatter.reading, *scatter.notes, scatter.citation]))
+    figure.supxlabel(_wrap(small, 160), fontsize=6, color=_GREY, **left)
+
+
+def _wrap(text: str, width: int) -> str:
+    """Lines of at most that many characters, broken at neither a line's ends nor an '='."""
+    lines = text.replace(" = ", "\u00a0=\u00a0").split("\n")
+    return "\n".join(textwrap.fill(line, width) for line in lines)
+
+
+def _lines(axes: "Axes", scatter: Scatter) -> None:
+    """y = x, and the fitted lines: solid where models were fitted, dotted beyond."""
+    x, y = scatter.x_axis, scatter.y_axis
+    ends = scatter.diagonal
+    if ends is not None:
+        axes.plot(ends, ends, color="#333333", linewidth=0.9, dashes=(5, 3), zorder=1.5)
+    colours = trend_colours([trend.name for trend in scatter.trends], scatter.groups)
+    for trend in scatter.trends:
+        colour, at, height = colours[trend.name], x.at(trend.x), y.at(trend.predicted)
+        axes.fill_between(
+            at, y.at(trend.low), y.at(trend.high), color=colour, alpha=0.22, linewidth=0, zorder=3
+        )
+        axes.plot(at, height, color=colour, linewidth=1.0, linestyle=":", zorder=4)
+        solid = np.where(trend.extrapolated, np.nan, height)
+        axes.plot(at, solid, color=colour, linewidth=1.4, zorder=4)
+
+
+def _points(axes: "Axes", scatter: Scatter) -> None:
+    """Models with thin bars; hollow if outside the fit, × on an edge, a star if highlighted."""
+    x, y = scatter.x_axis, scatter.y_axis
+    at, height = x.within(scatter.x), y.within(scatter.y)
+    left, right = x.within(scatter.x_low), x.within(scatter.x_high)
+    bottom, top = y.within(scatter.y_low), y.within(scatter.y_high)
+    area, thin = (16.0, 0.5) if len(at) <= 400 else (9.0, 0.3)
+    group = np.array(scatter.group, dtype=object)
+    star, edge = scatter.highlighted, scatter.edge & ~scatter.highlighted
+    for name, style in styles(scatter.groups).items():
+        mine = group == name
+        bar: Any = {"color": style.colour, "linewidth": thin, "alpha": 0.45, "zorder": 2.0}
+        axes.hlines(height[mine], left[mine], right[mine], **bar)
+        axes.vlines(at[mine], bottom[mine], top[mine], **bar)
+        for rows, face in (
+            (mine & scatter.fitted & ~star & ~edge, style.colour),
+            (mine & ~scatter.fitted & ~star & ~edge, "white"),
+        ):
+            axes.scatter(
+                at[rows],
+                height[rows],
+                s=area,
+                marker=style.marker,
+                facecolors=face,
+                edgecolors=style.colour,
+                linewidths=0.8,
+                zorder=5,
+            )
+        special: Any = {"clip_on": False, "edgecolors": "black", "linewidths": 0.7}
+        for rows, marker, size in ((mine & edge, "X", 45.0), (mine & star, "*", 190.0)):
+            axes.scatter(
+                at[rows],
+                height[rows],
+                s=size,
+                marker=marker,
+                color=style.colour,
+                zorder=6,
+                **special,
+            )
+
+
+def _legend(axes: "Axes", scatter: Scatter) -> None:
+    """What is what, beside the axes."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    entries: list[tuple[Any, str]] = []
+    for name, style in styles(scatter.groups).items():
+        rows = [i for i, group in enumerate(scatter.group) if group == name]
+        filled = any(scatter.fitted[i] for i in rows) or name == OWN
+        mark = Line2D(
+            [],
+            [],
+            linestyle="none",
+            marker=style.marker,
+            markersize=10 if name == OWN else 5,
+            markerfacecolor=style.colour if filled else "white",
+            markeredgecolor="black" if name == OWN else style.colour,
+            markeredgewidth=0.8,
+        )
+        entries.append((mark, f"{style.label} ({len(rows):,})"))
+    colours = trend_colours([trend.name for trend in scatter.trends], scatter.groups)
+    for name, n in scatter.fitted_by_trend.items():
+        colour = colours[name]
+        swatch = (
+            Patch(facecolor=colour, alpha=0.22, linewidth=0),
+            Line2D([], [], color=colour, linewidth=1.4),
+        )
+        named = name if name in scatter.groups else ""
+        entries.append((swatch, f"{'Line' if not named else named + ' line'} ({count(n)})"))
+    if scatter.diagonal is not None:
+        dashed = Line2D([], [], color="#333333", linewidth=0.9, dashes=(5, 3))
+        entries.append((dashed, "y = x"))
+    for there, marker, size, label in (
+        (scatter.edge.any(), "X", 6, "At 0% or 100%"),
+        ((scatter.highlighted & (np.array(scatter.group) != OWN)).any(), "*", 10, "Highlighted"),
+    ):
+        if there:
+            entries.append(
+                (
+                    Line2D(
+                        [],
+                        [],
+                        linestyle="none",
+                        marker=marker,
+                        markersize=size,
+                        markerfacecolor="white",
+                        markeredgecolor="black",
+                        markeredgewidth=0.7,
+                    ),
+                    label,
+                )
+            )
+    legend = axes.legend(
+        [handle for handle, _ in entries],
+        [textwrap.fill(label, 28) for _, label in entries],
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        frameon=False,
+        fontsize=7.5,
+        labelspacing=0.8,
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def _names(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
+    """Names of the labelled models, clear of each other and, if possible, of points and lines."""
+    rows = np.flatnonzero(scatter.labelled)
+    if not len(rows):
+        return
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+
+    canvas: Any = FigureCanvasAgg(figure)
+    renderer = canvas.get_renderer()
+    x, y = scatter.x_axis, scatter.y_axis
+    points = np.column_stack([x.within(scatter.x), y.within(scatter.y)])
+    along = [np.column_stack([x.at(t.x), y.at(t.predicted)])[::4] for t in scatter.trends]
+    to_pixels = axes.transData.transform
+    texts = [
+        axes.annotate(
+            shorten(scatter.models[i]),
+            points[i],
+            xytext=(0.5, 0.5),
+            textcoords="axes fraction",
+            ha="center",
+            va="center",
+            fontsize=6.5,
+            zorder=7,
+            parse_math=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "linewidth": 0.5,
+                "color": _GREY,
+                "shrinkA": 0,
+                "shrinkB": 2.5,
+            },
+            bbox={
+                "boxstyle": "square,pad=0.1",
+                "facecolor": "white",
+                "alpha": 0.75,
+                "linewidth": 0,
+            },
+        )
+        for i in rows
+    ]
+    boxes = [Text.get_window_extent(text, renderer) for text in texts]  # without its leader
+    box = axes.get_window_extent(renderer)
+    centres = place_labels(
+        to_pixels(points[rows]),
+        np.array([[one.width, one.height] for one in boxes]),
+        to_pixels(np.vstack([points, *along])),
+        np.array([box.x0, box.y0, box.x1, box.y1]),
+    )
+    for text, centre in zip(texts, axes.transAxes.inverted().transform(centres), strict=True):
+        text.set_position(tuple(centre))
+        text.set_in_layout(False)
+
+
+def shorten(name: str, most: int = 34) -> str:
+    """A name on one line, its middle left out where it is long.
+
+    >>> shorten("resnet50_trained_on_SIN_and_IN_then_finetuned_on_IN", 20)
+    'resnet50_t…ned_on_IN'
+    """
+    name = " ".join(name.split())
+    if len(name) <= most:
+        return name
+    tail = (most - 1) // 2
+    return f"{name[: most - 1 - tail]}…{name[len(name) - tail :]}"

@@ -1,0 +1,220 @@
+"""Per-image predictions in .npz files.
+
+A file holds ``models`` (M,), and either ``top1`` (M, N) with ``labels`` (N,), one setting whose
+name is the file's, or for each of several settings NAME (M, N) with labels_NAME (N,). A single
+model's predictions may be (N,).
+"""
+
+import hashlib
+import warnings
+import zipfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.importing.reading import LIMIT, is_archive, read_bytes
+from shiftbed.importing.table import shown
+
+__all__ = ["ModelResults", "Predictions", "fingerprint", "parse_predictions", "read_predictions"]
+
+ONE = "top1"
+"""The array of a file with one setting, which is named after the file."""
+_DAMAGED = (
+    (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError)
+    + (NotImplementedError, RuntimeError, MemoryError, OverflowError, TypeError)
+)
+
+
+class ModelResults(NamedTuple):
+    """What one model got right in one setting."""
+
+    model: str
+    setting: str
+    right: NDArray[np.bool_]
+    """(images,)"""
+    images: str
+    """Fingerprint of the labels, see ``fingerprint``."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predictions:
+    """What the models of one file got right in one setting."""
+
+    path: str
+    setting: str
+    models: tuple[str, ...]
+    right: NDArray[np.bool_]
+    """(models, images)"""
+    labels: NDArray[np.int64]
+    images: str
+    chosen: bool = False
+    """Whether the caller chose the setting's name."""
+
+
+def fingerprint(labels: NDArray[Any]) -> str:
+    """Identity of a list of labels: SHA-256 of them as little-endian int64, then of their number.
+
+    >>> fingerprint(np.array([3, 8], dtype=np.uint8)) == fingerprint(np.array([3, 8]))
+    True
+    """
+    canonical = np.ascontiguousarray(labels, dtype="<i8")
+    digest = hashlib.sha256(canonical.tobytes())
+    digest.update(np.array([labels.size], dtype="<i8").tobytes())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def read_predictions(path: str | Path, setting: str) -> list[ModelResults]:
+    """What each model of a file got right in a setting, in the file's order.
+
+    A file with one setting (``top1``) is taken to be that setting; from a file with several the
+    one of that name is taken.
+    """
+    found = {one.setting: one for one in parse_predictions(str(path), read_bytes(path))}
+    one = found.get(setting) or found.get(ONE)
+    if one is None:
+        raise unknown(f"setting in {path}", setting, found)
+    return [
+        ModelResults(model, setting, right, one.images)
+        for model, right in zip(one.models, one.right, strict=True)
+    ]
+
+
+def parse_predictions(path: str, data: bytes) -> list[Predictions]:
+    """The settings of a file, in order; the one of a file with one setting is called ``top1``."""
+    arrays = _load(path, data)
+    models = _models(path, arrays)
+    pairs = _pairs(path, arrays)
+    return [_predictions(path, name, models, arrays[name], arrays[key]) for name, key in pairs]
+
+
+def _load(path: str, data: bytes) -> dict[str, NDArray[Any]]:
+    """All arrays of the archive; pickled ones are refused, and so are absurdly large ones."""
+    if not is_archive(data):
+        raise InputError(f"{path}: not an .npz file")
+    arrays: dict[str, NDArray[Any]] = {}
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            members = archive.infolist()
+            size = sum(member.file_size for member in members)
+            if size > LIMIT:
+                raise InputError(
+                    f"{path}: unpacks to {size / 2**30:.1f} GiB, over {LIMIT // 2**30} GiB is refused"
+                )
+            for member in members:
+                name = member.filename.removesuffix(".npy")
+                if name == member.filename:
+                    raise InputError(
+                        f"{path}: holds {shown(name)}, not only arrays; save a spreadsheet as CSV"
+                    )
+                if name in arrays:
+                    raise InputError(f"{path}: two arrays are called {shown(name)}")
+                arrays[name] = _array(path, name, archive, member)
+    except _DAMAGED as error:
+        raise InputError(f"{path}: damaged .npz file: {str(error) or type(error).__name__}") from None
+    return arrays
+
+
+def _array(
+    path: str, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo
+) -> NDArray[Any]:
+    with archive.open(member) as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about headers of old files
+        try:
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+        except (ValueError, SyntaxError) as error:
+            if "bject arrays" in str(error):
+                raise InputError(
+                    f"{path}, array {shown(name)}: holds Python objects, which are not read as they "
+                    "can run code; save numbers or fixed-width text"
+                ) from None
+            reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            raise InputError(f"{path}, array {shown(name)}: damaged: {reason}") from None
+    return array
+
+
+def _models(path: str, arrays: dict[str, NDArray[Any]]) -> tuple[str, ...]:
+    if "models" not in arrays:
+        raise InputError(f"{path}: there is no array 'models', only {_list(arrays)}")
+    array = np.atleast_1d(arrays["models"])
+    if array.dtype.kind not in "US" or array.ndim != 1 or not array.size:
+        raise InputError(f"{path}, array 'models': must hold names, is {_form(array)}")
+    try:
+        names = [
+            (one.decode() if isinstance(one, bytes) else one).strip() for one in array.tolist()
+        ]
+        "".join(names).encode()
+    except (UnicodeError, ValueError):
+        raise InputError(f"{path}, array 'models': a name is not Unicode text") from None
+    for at, name in enumerate(names):
+        if not name:
+            raise InputError(f"{path}, array 'models': name {at + 1} is empty")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{path}, array 'models': {shown(twice)} appears twice")
+    return tuple(names)
+
+
+def _pairs(path: str, arrays: dict[str, NDArray[Any]]) -> list[tuple[str, str]]:
+    """(predictions, labels) by name. Every matrix needs its labels, all labels their matrix."""
+    pairs = []
+    for name, array in arrays.items():
+        key = "labels" if name == ONE else f"labels_{name}"
+        if key in arrays:
+            pairs.append((name, key))
+        elif name == ONE or (array.ndim > 1 and name != "models"):
+            raise InputError(f"{path}: array {shown(name)} needs labels in an array {shown(key)}")
+        elif name == "labels" or name.startswith("labels_"):
+            other = ONE if name == "labels" else name.removeprefix("labels_")
+            if other not in arrays:
+                raise InputError(f"{path}: array {shown(name)} has no predictions {shown(other)}")
+    if not pairs:
+        raise InputError(
+            f"{path}: expected arrays 'top1' and 'labels', or NAME and labels_NAME, got "
+            f"{_list(arrays)}"
+        )
+    return pairs
+
+
+def _predictions(
+    path: str, name: str, models: tuple[str, ...], top1: NDArray[Any], labels: NDArray[Any]
+) -> Predictions:
+    where = f"{path}, array {shown(name)}"
+    key = "labels" if name == ONE else f"labels_{name}"
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not labels.size:
+        raise InputError(f"{path}, array {shown(key)}: must be (images,) integers, is {_form(labels)}")
+    if top1.ndim == 1 and len(models) == 1:
+        top1 = top1[None]
+    wanted = (len(models), len(labels))
+    if top1.shape != wanted or top1.dtype.kind not in "iu":
+        raise InputError(
+            f"{where}: must be {wanted[0]} models × {wanted[1]} images of class numbers, "
+            f"is {_form(top1)}"
+        )
+    least, most = int(labels.min()), int(labels.max())
+    if least < 0 or most > np.iinfo(np.int64).max:
+        at = int(labels.argmin() if least < 0 else labels.argmax())
+        raise InputError(f"{path}, array {shown(key)}: label {labels[at]} of image {at} is no class")
+    canonical = labels.astype(np.int64)
+    return Predictions(
+        path=path,
+        setting=name,
+        models=models,
+        right=top1 == labels,
+        labels=canonical,
+        images=fingerprint(canonical),
+    )
+
+
+def _form(array: NDArray[Any]) -> str:
+    return f"{array.dtype} of shape {array.shape}"
+
+
+def _list(names: Sequence[str] | dict[str, Any]) -> str:
+    return ", ".join(shown(name) for name in list(names)[:8]) or "none"

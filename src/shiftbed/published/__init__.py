@@ -1,1 +1,0 @@
-"""Published figures as testbed files, one Parquet file each (see ``tools/build_published.py``)."""

@@ -1,0 +1,1 @@
+"""Finished tables from a testbed: one function per question, polars frames out."""
