@@ -15,7 +15,7 @@ with an ability per model and a difficulty per image, and the output says so.
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -134,7 +134,7 @@ def measure(world: Population, n_id: int, n_ood: int, simulations: int, seed: in
         kept["uncorrected"].append(float((np.abs(rho - truth) <= half).mean()))
         kept["false"].append(called[:BASELINE].sum() / max(called.sum(), 1))
         kept["found"].append(float(called[BASELINE:].mean()))
-        bare = Testbed(**{**testbed.__dict__, "results": {}}).effective_robustness("v2")
+        bare = replace(testbed, results={}).effective_robustness("v2")
         inside = (bare["low"].to_numpy() <= truth) & (truth <= bare["high"].to_numpy())
         kept["conservative"].append(float(inside.mean()))
     mean = {name: float(np.mean(values)) for name, values in kept.items()}

@@ -1,6 +1,6 @@
 """``shiftbed place``, end to end, against an interpreter that imports numpy and scipy.special.
 
-    python -m benchmarks.place [--quick] [--json]
+python -m benchmarks.place [--quick] [--json]
 """
 
 import json

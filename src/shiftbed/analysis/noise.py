@@ -46,13 +46,14 @@ def image_covariance(right: list[NDArray[np.bool_]], images: list[str]) -> Float
     return out
 
 
-def attenuation(line: Line, noise: Floats, cross: Floats) -> Floats:
-    """Coefficients of the line freed of the bias that noise in x causes (errors in variables).
+def attenuation(line: Line, noise: Floats, cross: Floats) -> tuple[Floats, Floats]:
+    """The line freed of the bias that noise in x causes: coefficients and (AᵀA)⁻¹ in their stead.
 
     Noise in x adds K to the centred Gram matrix T of S(x) and κ to its product with S(y), so
-    ordinary least squares converges to (T+K)⁻¹(Tw + κ); solved for w with the observed T.
-    ``noise`` is K (k, k), ``cross`` κ (k,). Where noise would be more than half of the observed
-    spread, only half is taken off: the data cannot support more.
+    ordinary least squares converges to (T+K)⁻¹(Tw + κ) (errors in variables). Solved for w with
+    the observed T, the slopes have covariance σ²(T−K)⁻¹T(T−K)⁻¹. ``noise`` is K (k, k), ``cross``
+    κ (k,). Where noise would be more than half of the observed spread, only half is taken off:
+    the data cannot support more.
     """
     w = line.row_weights
     x = line.design[:, 1:]
@@ -63,8 +64,16 @@ def attenuation(line: Line, noise: Floats, cross: Floats) -> Floats:
     if excess > 0.5:
         noise = noise * (0.5 / excess)
     old = line.coefficients[1:]
-    new = np.linalg.solve(gram - noise, gram @ old - cross)
-    return np.concatenate([[line.coefficients[0] + (old - new) @ mean], new])
+    inverse = np.linalg.inv(gram - noise)
+    new = inverse @ (gram @ old - cross)
+    slopes = inverse @ gram @ inverse
+    gram_inverse = np.block(
+        [
+            [np.array([[1.0 / w.sum() + mean @ slopes @ mean]]), -(mean @ slopes)[None, :]],
+            [-(slopes @ mean)[:, None], slopes],
+        ]
+    )
+    return np.concatenate([[line.coefficients[0] + (old - new) @ mean], new]), gram_inverse
 
 
 def independent_noise(line: Line) -> Floats:
@@ -126,7 +135,11 @@ def joint_noise(
         grad_x[np.arange(p), s, rows] -= slope_beta * w[s] * slope_x[rows, s]
     flat_x = grad_x.reshape(p, k * m)
     cov_xx, cov_yy = covariance[: k * m, : k * m], covariance[k * m :, k * m :]
+    var_id = np.einsum("pi,pi->p", flat_x @ cov_xx, flat_x)
+    var_ood = np.einsum("pi,pi->p", grad_y @ cov_yy, grad_y)
     cross = np.einsum("pi,pi->p", flat_x @ covariance[: k * m, k * m :], grad_y)
+    # Where both sides have the same images, what they cancel or add is split in proportion.
+    shared = np.maximum(1.0 + 2.0 * cross / np.maximum(var_id + var_ood, 1e-300), 0.0)
 
     # Image noise of the fitted models' residuals, and of their x, in scaled space.
     pick_y = np.zeros((f, m))
@@ -150,11 +163,12 @@ def joint_noise(
         for t in range(k):
             noise_x[s, t] = spread(left[:, t * m : (t + 1) * m] @ pick_x[t].T)
         noise_xy[s] = spread(left[:, k * m :] @ pick_y.T)
+    corrected, gram_inverse = attenuation(line, noise_x, noise_xy)
     return JointNoise(
-        var_fit=slope_beta**2 * scatter * np.einsum("ij,ij->i", pull, a),
-        var_id=np.maximum(np.einsum("pi,pi->p", flat_x @ cov_xx, flat_x) + cross, 0.0),
-        var_ood=np.maximum(np.einsum("pi,pi->p", grad_y @ cov_yy, grad_y) + cross, 0.0),
-        coefficients=attenuation(line, noise_x, noise_xy),
+        var_fit=slope_beta**2 * scatter * np.einsum("ij,jk,ik->i", a, gram_inverse, a),
+        var_id=var_id * shared,
+        var_ood=var_ood * shared,
+        coefficients=corrected,
         scatter=float(np.sqrt(scatter)),
         gradient=np.concatenate([flat_x, grad_y], axis=1),
     )

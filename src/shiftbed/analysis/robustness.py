@@ -193,12 +193,15 @@ def _independent(line: Line, scale: Scale, placed: _Placed) -> JointNoise:
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = placed.slope_beta[:, None] * line.coefficients[1:] * scale.derivative(placed.x)
         var_id = (gain**2 * binomial_variance(placed.x, placed.n_id)).sum(axis=1)
-    k = placed.x.shape[1]
+    cross = np.zeros(placed.x.shape[1])
+    corrected, gram_inverse = attenuation(line, independent_noise(line), cross)
+    with np.errstate(invalid="ignore"):
+        leverage = np.einsum("ij,jk,ik->i", placed.a, gram_inverse, placed.a)
     return JointNoise(
-        var_fit=placed.slope_beta**2 * line.sigma**2 * placed.leverage,
+        var_fit=placed.slope_beta**2 * line.sigma**2 * leverage,
         var_id=var_id,
         var_ood=binomial_variance(placed.y, placed.n_ood),
-        coefficients=attenuation(line, independent_noise(line), np.zeros(k)),
+        coefficients=corrected,
         scatter=line.sigma,
     )
 

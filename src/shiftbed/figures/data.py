@@ -18,7 +18,7 @@ from shiftbed.errors import InputError
 from shiftbed.figures.axis import Axis, fit_axis
 from shiftbed.figures.groups import grouped, split_by
 from shiftbed.figures.palette import OWN
-from shiftbed.figures.words import axis_title, equation, notes, reading
+from shiftbed.figures.words import axis_title, equation, line_name, notes, reading
 from shiftbed.records import Shift
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.scales import scale as find_scale
@@ -38,7 +38,7 @@ class Trend:
     """A fitted line over a grid of ID accuracies; a line with a knee makes two."""
 
     name: str
-    """The group it was fitted on, or what the testbed calls its line."""
+    """What the testbed calls its line, or the group the line was fitted on and "line"."""
     x: Floats
     predicted: Floats
     low: Floats
@@ -240,7 +240,7 @@ def _judge(
         fitted[rows] = np.isin(part.model_names, baseline.models)
         left_out.update(baseline.left_out)
         x = testbed.accuracy(shift.source[0])[rows & shown]
-        trends += _trends(baseline, name or testbed.line, x, level)
+        trends += _trends(baseline, line_name(testbed.line, name), x, level)
         equations.append(f"{name}: {equation(baseline)}" if name else equation(baseline))
         draws = len(baseline.lines[0].draws)
     columns["q_value"] = benjamini_hochberg(columns["p_value"])

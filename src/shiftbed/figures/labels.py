@@ -1,32 +1,30 @@
 """Where the names of points go so that they cover neither each other nor the points."""
 
+from itertools import combinations
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["place_labels"]
+__all__ = ["place_labels", "rim"]
 
 Floats = NDArray[np.float64]
-_ANGLES = np.linspace(0.0, 2.0 * np.pi, 36, endpoint=False)
-_RADII = np.array([0.8, 1.2, 1.7, 2.3, 3.0, 3.8, 4.7, 5.7, 6.8, 8.0, 9.5, 11.0, 13.0, 15.0])
-_ORDERS, _PASSES = 8, 3
-_OVER_LABEL, _OVER_LEADER, _OVER_SELF, _OVER_POINT, _CROSSED_POINT, _DISTANCE = (
-    1e4,
-    100.0,
-    30.0,
-    4.0,
-    0.6,
-    0.35,
-)
+_ANGLES = np.linspace(0.0, 2.0 * np.pi, 48, endpoint=False)
+_RADII = np.geomspace(0.8, 18.0, 24)
+_KEPT, _STARTS, _PASSES = 400, 60, 20
+# What it costs to lie over another label, over or across a leader, over one's own point, over
+# another point; to lead across a point; and to be a line's height away.
+_OVER_LABEL, _OVER_LEADER, _OVER_SELF, _OVER_POINT = 1e4, 100.0, 30.0, 4.0
+_CROSSED_POINT, _DISTANCE = 0.8, 0.15
 
 
 def place_labels(anchors: Floats, sizes: Floats, obstacles: Floats, box: Floats) -> Floats:
     """Centres (L, 2) for labels of ``sizes`` (L, 2) that belong to the ``anchors`` (L, 2).
 
-    Each label in turn takes the cheapest of some places around its anchor, the others staying
-    where they are, a few times over; of several orders to go through them the cheapest outcome is
-    kept. Lying over another label costs most, then leaders that cross, then ``obstacles`` (P, 2)
-    covered or crossed, then distance. Labels stay within ``box`` (x₀, y₀, x₁, y₁). All in one
-    unit, such as pixels.
+    Every label has some places around its anchor, each with a cost of its own (``obstacles``
+    (P, 2) covered or crossed by the leader, distance) and with a cost beside every place of every
+    other label (lying over it, leaders that cross). From several starts, each label in turn takes
+    the cheapest place given the others until none moves; the cheapest outcome is kept. Labels
+    stay within ``box`` (x₀, y₀, x₁, y₁). All in one unit, such as pixels.
 
     >>> box = np.array([0.0, 0.0, 100.0, 100.0])
     >>> anchors, sizes = np.array([[50.0, 50.0], [51.0, 50.0]]), np.array([[30.0, 8.0]] * 2)
@@ -35,80 +33,108 @@ def place_labels(anchors: Floats, sizes: Floats, obstacles: Floats, box: Floats)
     True
     """
     count = len(anchors)
-    places = [_places(anchors[i], sizes[i], box) for i in range(count)]
-    alone = [_alone(places[i], anchors[i], sizes[i], obstacles) for i in range(count)]
-    rng = np.random.default_rng(0)
-    best, least = np.empty((0, 2)), np.inf
-    for _ in range(_ORDERS if count else 0):
-        order, centres = rng.permutation(count), anchors.copy()
-        settled: list[int] = []
+    if not count:
+        return np.empty((0, 2))
+    unit = float(sizes[:, 1].min())
+    places, alone = [], []
+    for anchor, size in zip(anchors, sizes, strict=True):
+        all_places = _places(anchor, size, box, unit)
+        cost = _alone(all_places, anchor, size, obstacles, unit)
+        kept = np.argsort(cost, kind="stable")[:_KEPT]
+        places.append(all_places[kept])
+        alone.append(cost[kept])
+    beside = {}
+    for i, j in combinations(range(count), 2):
+        cost = _beside(places[i], anchors[i], sizes[i], places[j], anchors[j], sizes[j], unit)
+        beside[i, j], beside[j, i] = cost, cost.T
+    chosen = _cheapest(alone, beside)
+    return np.array([places[i][chosen[i]] for i in range(count)])
+
+
+def _cheapest(alone: list[Floats], beside: dict[tuple[int, int], Floats]) -> list[int]:
+    """The place of each label in the cheapest arrangement found."""
+    rng, count = np.random.default_rng(0), len(alone)
+    best, least = [0] * count, np.inf
+    for start in range(_STARTS):
+        now = [0 if start == 0 else int(rng.integers(len(cost))) for cost in alone]
         for _ in range(_PASSES):
-            total = 0.0
-            for i in order:
-                cost = alone[i].copy()
-                for j in settled:
-                    if j != i:
-                        cost += _beside(
-                            places[i], anchors[i], sizes[i], anchors[j], centres[j], sizes[j]
-                        )
-                centres[i] = places[i][int(np.argmin(cost))]
-                total += float(cost.min())
-                settled = [*settled, int(i)] if i not in settled else settled
+            before = list(now)
+            for i in rng.permutation(count).tolist():
+                cost = alone[i] + sum(beside[i, j][:, now[j]] for j in range(count) if j != i)
+                now[i] = int(np.argmin(cost))
+            if now == before:
+                break
+        total = sum(float(alone[i][now[i]]) for i in range(count))
+        total += sum(float(beside[i, j][now[i], now[j]]) for i, j in combinations(range(count), 2))
         if total < least:
-            best, least = centres, total
+            best, least = now, total
     return best
 
 
-def _places(anchor: Floats, size: Floats, box: Floats) -> Floats:
+def rim(anchor: Floats, centre: Floats, size: Floats) -> Floats:
+    """Where a leader from the anchor meets the label: the nearest point of it."""
+    return np.asarray(np.clip(anchor, centre - size / 2.0, centre + size / 2.0))
+
+
+def _places(anchor: Floats, size: Floats, box: Floats, unit: float) -> Floats:
     """Candidate centres around an anchor, moved into the box."""
-    radius = _RADII[:, None] * size[1]
+    radius = _RADII[:, None] * unit
     dx = np.cos(_ANGLES) * (radius + size[0] / 2.0)
     dy = np.sin(_ANGLES) * (radius + size[1] / 2.0)
     places = anchor + np.stack([dx, dy], axis=-1).reshape(-1, 2)
     return np.asarray(np.clip(places, box[:2] + size / 2.0, box[2:] - size / 2.0))
 
 
-def _alone(places: Floats, anchor: Floats, size: Floats, obstacles: Floats) -> Floats:
-    """Cost of each place as far as other labels do not matter."""
-    half, height = size / 2.0, float(size[1])
-    gap = np.maximum(np.abs(places - anchor) - half, 0.0)
-    cost = _DISTANCE * np.hypot(gap[:, 0], gap[:, 1]) / height
-    cost += _OVER_SELF * (gap.max(axis=1) < 0.3 * height)
-    covered = (np.abs(places[:, None] - obstacles) < half + 0.3 * height).all(axis=2)
+def _alone(places: Floats, anchor: Floats, size: Floats, obstacles: Floats, unit: float) -> Floats:
+    """Cost of each place (C, 2) as far as other labels do not matter."""
+    way, to = rim(anchor, places, size) - anchor, obstacles - anchor
+    length = np.hypot(way[:, 0], way[:, 1])
+    cost = _DISTANCE * length / unit + _OVER_SELF * (length < 0.6 * unit)
+    covered = (np.abs(places[:, None] - obstacles) < size / 2.0 + 0.3 * unit).all(axis=2)
     cost += _OVER_POINT * covered.sum(axis=1)
-    # Points within a third of a line's height of the leader, which ends at the label's rim.
-    end = np.clip(anchor, places - half, places + half)
-    way, to = end - anchor, obstacles - anchor
-    length = np.maximum(np.hypot(way[:, 0], way[:, 1]), 1e-9)[:, None]
+    length = np.maximum(length, 1e-9)[:, None]
     along = (way @ to.T) / length
     across = np.abs(way[:, :1] * to[:, 1] - way[:, 1:] * to[:, 0]) / length
-    crossed = (along > 0.5 * height) & (along < length) & (across < 0.35 * height)
+    crossed = (along > 0.5 * unit) & (along < length) & (across < 0.35 * unit)
     return np.asarray(cost + _CROSSED_POINT * crossed.sum(axis=1))
 
 
 def _beside(
-    places: Floats, anchor: Floats, size: Floats, other_anchor: Floats, other: Floats, its: Floats
+    ours: Floats,
+    our_anchor: Floats,
+    our_size: Floats,
+    theirs: Floats,
+    their_anchor: Floats,
+    their_size: Floats,
+    unit: float,
 ) -> Floats:
-    """What another label, already placed, adds to the cost of each place."""
-    half, height = size / 2.0, float(size[1])
-    reach = half + its / 2.0 + np.array([0.4, 0.2]) * height
-    cost = _OVER_LABEL * (np.abs(places - other) < reach).all(axis=1)
-    steps = np.linspace(0.0, 1.0, 40)[:, None]
-    leader = other_anchor + steps * (other - other_anchor)
-    under = (np.abs(places[:, None] - leader) < half + 0.15 * height).all(axis=2).any(axis=1)
-    mine = anchor + steps[:, None] * (places - anchor)
-    near = np.abs(mine - other) < its / 2.0 + 0.15 * height
-    over = np.asarray(near.all(axis=2)).any(axis=0)
-    crossing = _crosses(anchor, places, other_anchor, other)
-    return np.asarray(cost + _OVER_LEADER * (1.0 * under + over + crossing))
+    """Cost (C, D) of each of our places (C, 2) beside each of theirs (D, 2)."""
+    ours, theirs = ours[:, None], theirs[None, :]
+    margin = np.array([0.4, 0.2]) * unit
+    over = (np.abs(ours - theirs) < (our_size + their_size) / 2.0 + margin).all(axis=2)
+    our_end, their_end = rim(our_anchor, ours, our_size), rim(their_anchor, theirs, their_size)
+    met = _hits(their_anchor, their_end, ours, (our_size + margin) / 2.0).astype(np.float64)
+    met += _hits(our_anchor, our_end, theirs, (their_size + margin) / 2.0)
+    met += _crosses(our_anchor, our_end, their_anchor, their_end)
+    return np.asarray(_OVER_LABEL * over + _OVER_LEADER * met)
 
 
-def _crosses(a: Floats, places: Floats, c: Floats, d: Floats) -> NDArray[np.bool_]:
-    """Whether each segment a–place crosses the segment c–d."""
+def _hits(start: Floats, end: Floats, centre: Floats, half: Floats) -> NDArray[np.bool_]:
+    """Whether segments start–end go through boxes around the centres (slab method)."""
+    way = end - start
+    way = np.where(np.abs(way) < 1e-9, 1e-9, way)
+    one, two = (centre - half - start) / way, (centre + half - start) / way
+    enter = np.minimum(one, two).max(axis=-1)
+    leave = np.maximum(one, two).min(axis=-1)
+    return np.asarray((enter <= leave) & (leave >= 0.0) & (enter <= 1.0))
+
+
+def _crosses(a: Floats, b: Floats, c: Floats, d: Floats) -> NDArray[np.bool_]:
+    """Whether segments a–b cross segments c–d."""
 
     def side(p: Floats, q: Floats, r: Floats) -> Floats:
         one, two = q - p, r - p
         return np.asarray(one[..., 0] * two[..., 1] - one[..., 1] * two[..., 0])
 
-    apart = side(a, places, c) * side(a, places, d) < 0
-    return np.asarray(apart & (side(c, d, a) * side(c, d, places) < 0))
+    apart = side(a, b, c) * side(a, b, d) < 0
+    return np.asarray(apart & (side(c, d, a) * side(c, d, b) < 0))

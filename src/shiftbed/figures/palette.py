@@ -72,6 +72,15 @@ def styles(groups: Sequence[str]) -> dict[str, Style]:
 
 
 def trend_colours(trends: Sequence[str], groups: Sequence[str]) -> dict[str, str]:
-    """Colours of lines by name: that of the group a line is named after, else the line's own."""
-    looks = styles(groups)
-    return {name: looks[name].colour if name in looks else LINE for name in trends}
+    """Colours of lines by name, that of the group where "VGG16 line" is named after one.
+
+    >>> trend_colours(["Line"], ["standard"]), trend_colours(["VGG16 line"], ["VGG16"])
+    ({'Line': '#D55E00'}, {'VGG16 line': '#0072B2'})
+    """
+    looks = {f"{group} line": style.colour for group, style in styles(groups).items()}
+    names = list(dict.fromkeys(trends))
+    if len(names) == 1:
+        return {names[0]: looks.get(names[0], LINE)}
+    if all(name in looks for name in names):
+        return {name: looks[name] for name in names}
+    return {name: style.colour for name, style in styles(names).items()}

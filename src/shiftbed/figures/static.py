@@ -11,7 +11,7 @@ import numpy as np
 
 from shiftbed.errors import InputError
 from shiftbed.figures.data import Scatter
-from shiftbed.figures.labels import place_labels
+from shiftbed.figures.labels import place_labels, rim
 from shiftbed.figures.palette import OWN, styles, trend_colours
 from shiftbed.figures.words import count
 from shiftbed.testbed.files import write_atomically
@@ -41,6 +41,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 _SIZE = (7.2, 5.6)
 _GREY = "#555555"
+_CROSS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 
 
 def save_static(scatter: Scatter, path: str | Path, *, dpi: int = 300) -> None:
@@ -138,19 +139,18 @@ def _points(axes: "Axes", scatter: Scatter) -> None:
         bar: Any = {"color": style.colour, "linewidth": thin, "alpha": 0.45, "zorder": 2.0}
         axes.hlines(height[mine], left[mine], right[mine], **bar)
         axes.vlines(at[mine], bottom[mine], top[mine], **bar)
-        for rows, face in (
-            (mine & scatter.fitted & ~star & ~edge, style.colour),
-            (mine & ~scatter.fitted & ~star & ~edge, "white"),
-        ):
+        plain = mine & ~star & ~edge
+        for fitted, named in ((True, False), (False, False), (True, True), (False, True)):
+            rows = plain & (scatter.fitted == fitted) & (scatter.labelled == named)
             axes.scatter(
                 at[rows],
                 height[rows],
-                s=area,
+                s=area * (1.4 if named else 1.0),
                 marker=style.marker,
-                facecolors=face,
+                facecolors=style.colour if fitted else "white",
                 edgecolors=style.colour,
-                linewidths=0.8,
-                zorder=5,
+                linewidths=1.4 if named else 0.8,
+                zorder=5.5 if named else 5.0,
             )
         special: Any = {"clip_on": False, "edgecolors": "black", "linewidths": 0.7}
         for rows, marker, size in ((mine & edge, "X", 45.0), (mine & star, "*", 190.0)):
@@ -192,8 +192,7 @@ def _legend(axes: "Axes", scatter: Scatter) -> None:
             Patch(facecolor=colour, alpha=0.22, linewidth=0),
             Line2D([], [], color=colour, linewidth=1.4),
         )
-        named = name if name in scatter.groups else ""
-        entries.append((swatch, f"{'Line' if not named else named + ' line'} ({count(n)})"))
+        entries.append((swatch, f"{name} ({count(n)})"))
     if scatter.diagonal is not None:
         dashed = Line2D([], [], color="#333333", linewidth=0.9, dashes=(5, 3))
         entries.append((dashed, "y = x"))
@@ -219,12 +218,14 @@ def _legend(axes: "Axes", scatter: Scatter) -> None:
             )
     legend = axes.legend(
         [handle for handle, _ in entries],
-        [textwrap.fill(label, 28) for _, label in entries],
+        [textwrap.fill(label, 32) for _, label in entries],
         loc="upper left",
         bbox_to_anchor=(1.01, 1.0),
         frameon=False,
-        fontsize=7.5,
+        fontsize=7.0,
         labelspacing=0.8,
+        handlelength=1.6,
+        handletextpad=0.6,
     )
     for text in legend.get_texts():
         text.set_parse_math(False)
@@ -236,62 +237,59 @@ def _names(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
     if not len(rows):
         return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.text import Text
 
     canvas: Any = FigureCanvasAgg(figure)
-    renderer = canvas.get_renderer()
+    renderer, to_pixels = canvas.get_renderer(), axes.transData.transform
     x, y = scatter.x_axis, scatter.y_axis
     points = np.column_stack([x.within(scatter.x), y.within(scatter.y)])
     along = [np.column_stack([x.at(t.x), y.at(t.predicted)])[::4] for t in scatter.trends]
-    to_pixels = axes.transData.transform
-    texts = [
+    names = [shorten(scatter.models[i]) for i in rows]
+    look: Any = {"fontsize": 6.0, "parse_math": False, "ha": "center", "va": "center"}
+    look["linespacing"] = 1.0
+    sizes = []
+    for name in names:
+        text = axes.text(0.5, 0.5, name, **look)
+        sizes.append(text.get_window_extent(renderer).size)
+        text.remove()
+    size, anchors, inside = np.array(sizes), to_pixels(points[rows]), axes.get_window_extent()
+    stars = to_pixels(points[scatter.highlighted])[:, None] + 8.0 * _CROSS
+    obstacles = np.vstack([to_pixels(np.vstack([points, *along])), stars.reshape(-1, 2)])
+    box = np.array(inside.extents) + np.array([4.0, 2.0, -2.0, -2.0])
+    centres = place_labels(anchors, size, obstacles, box)
+    starts = (rim(anchors, centres, size) - centres) / size + 0.5
+    to_axes = axes.transAxes.inverted().transform
+    leader = {"arrowstyle": "-", "linewidth": 0.5, "color": _GREY, "shrinkA": 0, "shrinkB": 2.5}
+    for i, name in enumerate(names):
         axes.annotate(
-            shorten(scatter.models[i]),
-            points[i],
-            xytext=(0.5, 0.5),
+            name,
+            tuple(points[rows[i]]),
+            xytext=tuple(to_axes(centres[i])),
             textcoords="axes fraction",
-            ha="center",
-            va="center",
-            fontsize=6.5,
-            zorder=7,
-            parse_math=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "linewidth": 0.5,
-                "color": _GREY,
-                "shrinkA": 0,
-                "shrinkB": 2.5,
-            },
+            arrowprops={**leader, "relpos": tuple(starts[i])},
             bbox={
                 "boxstyle": "square,pad=0.1",
                 "facecolor": "white",
                 "alpha": 0.75,
                 "linewidth": 0,
             },
+            zorder=7,
+            annotation_clip=False,
+            in_layout=False,
+            **look,
         )
-        for i in rows
-    ]
-    boxes = [Text.get_window_extent(text, renderer) for text in texts]  # without its leader
-    box = axes.get_window_extent(renderer)
-    centres = place_labels(
-        to_pixels(points[rows]),
-        np.array([[one.width, one.height] for one in boxes]),
-        to_pixels(np.vstack([points, *along])),
-        np.array([box.x0, box.y0, box.x1, box.y1]),
-    )
-    for text, centre in zip(texts, axes.transAxes.inverted().transform(centres), strict=True):
-        text.set_position(tuple(centre))
-        text.set_in_layout(False)
 
 
-def shorten(name: str, most: int = 34) -> str:
-    """A name on one line, its middle left out where it is long.
+def shorten(name: str, line: int = 28) -> str:
+    """A name on at most two lines, its middle left out where it is longer than both.
 
-    >>> shorten("resnet50_trained_on_SIN_and_IN_then_finetuned_on_IN", 20)
-    'resnet50_t…ned_on_IN'
+    >>> shorten("resnetv2_50x3_bit.goog_in21k_ft_in1k@448-1")
+    'resnetv2_50x3_bit.goog_\nin21k_ft_in1k@448-1'
     """
     name = " ".join(name.split())
-    if len(name) <= most:
+    if len(name) > 2 * line - 6:
+        name = f"{name[: line - 3]}…{name[4 - line :]}"
+    if len(name) <= line:
         return name
-    tail = (most - 1) // 2
-    return f"{name[: most - 1 - tail]}…{name[len(name) - tail :]}"
+    breaks = [i + 1 for i, c in enumerate(name) if c in " _-./@…"] or [len(name) // 2]
+    at = min(breaks, key=lambda i: abs(i - len(name) / 2))
+    return f"{name[:at].rstrip()}\n{name[at:]}"

@@ -9,7 +9,17 @@ from shiftbed.figures.groups import FEWEST
 from shiftbed.scales import Scale
 from shiftbed.testbed.record import Testbed
 
-__all__ = ["axis_title", "count", "equation", "interval", "listed", "notes", "points", "reading"]
+__all__ = [
+    "axis_title",
+    "count",
+    "equation",
+    "interval",
+    "line_name",
+    "listed",
+    "notes",
+    "points",
+    "reading",
+]
 
 
 def count(models: int) -> str:
@@ -29,6 +39,15 @@ def listed(names: Iterable[str], most: int = 3) -> str:
     known = list(names)
     more = f" and {len(known) - most} more" if len(known) > most else ""
     return ", ".join(known[:most]) + more
+
+
+def line_name(called: str, group: str = "") -> str:
+    """What a legend calls a line.
+
+    >>> line_name("zero-shot line"), line_name("line", "VGG16")
+    ('Zero-shot line', 'VGG16 line')
+    """
+    return f"{group} line" if group else called[:1].upper() + called[1:]
 
 
 def equation(baseline: Baseline) -> str:

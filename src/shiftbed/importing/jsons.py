@@ -12,13 +12,10 @@ from shiftbed.importing.table import Table, empty, shown, tabulate
 __all__ = ["read_json", "read_json_lines"]
 
 
-class _Object(list[tuple[str, object]]):
-    """An object as its pairs, in order and with repeated keys."""
-
-
-# Numbers stay text, so that what a message shows is what the file says.
+# Objects become tuples of their pairs, so that repeated keys are seen; numbers stay text, so that
+# what a message shows is what the file says.
 _decoder = json.JSONDecoder(
-    object_pairs_hook=_Object, parse_float=str, parse_int=str, parse_constant=str
+    object_pairs_hook=tuple, parse_float=str, parse_int=str, parse_constant=str
 )
 
 
@@ -35,7 +32,7 @@ def read_json(path: str, text: str) -> Table:
     if rest.strip() and line.startswith("{") and line.rstrip().endswith("}"):
         return read_json_lines(path, text)
     whole = _parse(path, text, 0)
-    items = [whole] if isinstance(whole, _Object) else whole
+    items = [whole] if isinstance(whole, tuple) else whole
     if not isinstance(items, list):
         raise InputError(f"{path}: expected an object or a list of objects")
     return _columns(path, enumerate(items, 1), "item")
@@ -64,7 +61,7 @@ def _columns(path: str, rows: Iterable[tuple[int, object]], word: str) -> Table:
     columns: dict[str, list[str | None]] = {}
     places: list[int] = []
     for count, (place, row) in enumerate(rows):
-        if not isinstance(row, _Object):
+        if not isinstance(row, tuple):
             raise InputError(f"{path}, {word} {place}: expected an object with keys and values")
         for key, value in row:
             column = columns.get(key)
@@ -84,7 +81,7 @@ def _columns(path: str, rows: Iterable[tuple[int, object]], word: str) -> Table:
         try:
             series.append(pl.Series("", column, dtype=pl.String))
         except UnicodeError:
-            raise InputError(f"{path}, column {ascii(key)}: text that is not Unicode") from None
+            raise InputError(f"{path}, column {key!a}: text that is not Unicode") from None
     return tabulate(path, list(columns), series, np.array(places, dtype=np.int64), word=word)
 
 

@@ -1,11 +1,11 @@
 """Tables people make: wide, a row per model, and long, a row per model and setting."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import polars as pl
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.importing.part import INFO, RESERVED, Part, cells_of, models_of
+from shiftbed.importing.part import Part, cells_of, models_of
 from shiftbed.importing.table import Table, first, shown
 from shiftbed.importing.values import (
     Unit,
@@ -17,48 +17,49 @@ from shiftbed.importing.values import (
     wholes,
 )
 
-__all__ = ["model_names", "read_long", "read_wide"]
+__all__ = ["INFO", "keyed", "read_long", "read_wide", "required"]
 
-_ACCURACY = ("accuracy", "acc", "top1", "top-1", "top-1 accuracy")
-_INTERVAL = ("low", "high")  # of Testbed.scores(), follow from value and n
-
-
-def model_names(table: Table, column: str) -> pl.Series:
-    """The models of the rows; each row needs one."""
-    names = table.frame[column]
-    row = first(names.is_null())
-    if row is not None:
-        raise InputError(f"{table.where(row, column)}: no model name")
-    return names
+INFO = (
+    *("param_count", "img_size", "crop_pct", "gflops"),  # columns of the published testbeds
+    *("sparsity", "step", "epoch", "seed"),
+)
+"""Numeric columns that describe a model, not its accuracy."""
+_RESERVED = ("setting", "value", "n", "right")
+"""Names that testbed files give to other columns than the model's."""
+_ACCURACY = ("accuracy", "top1", "top-1", "top-1 accuracy")
+_INTERVAL = ("low", "high")  # of Testbed.scores(): they follow from value and n
 
 
 def read_wide(table: Table, unit: Unit | None, info: Collection[str]) -> Part:
-    """A row per model; every numeric column is a setting, ``n:SETTING`` its sizes.
+    """A row per model; every numeric column is a setting, ``n:SETTING`` holds its sizes.
 
-    The model is in ``model`` (or ``name``). Where there are also ``img_size`` and ``crop_pct``
+    The model is in ``model`` (or ``name``). Where there are also ``img_size`` and ``crop_pct``,
     they belong to its name, as in the published timm testbed. Text describes the model, and so do
     numeric columns that are named in ``info`` or in ``INFO``.
     """
     key = table.need("model", "name")
-    described, plain = _info_columns(table, info), {}
-    settings, sizes = [], {}
-    for column in table.frame.columns:
-        if column == key or column in described:
-            continue
+    described, rest = _described(table, key, info)
+    settings: list[str] = []
+    sizes: dict[str, pl.Series] = {}
+    for column in rest:
         if column.lower().startswith("n:"):
             sizes[column[2:].strip()] = wholes(table, column)
         elif looks_numeric(table, column):
-            _refuse_reserved(table, column, "n:SETTING columns hold sizes")
             settings.append(column)
-        elif table.frame[column].null_count() < len(table.frame):
-            plain[column] = table.frame[column]
+        else:
+            described |= _text(table, column)
     if not settings:
         raise InputError(f"{table.path}: no column holds numbers, so there is no setting")
+    if "n" in settings:
+        raise InputError(f"{table.path}, column 'n': of which setting? Call it 'n:SETTING'")
     for setting in sizes:
         if setting not in settings:
-            raise unknown(f"setting of {table.path} in column {'n:' + setting!r},", setting, settings)
-    models = _keyed(table, key)
-    hint = "; if the column describes the models, name it in info (--info)"
+            what = f"setting of column {'n:' + setting!r} in {table.path}:"
+            raise unknown(what, setting, settings)
+    models = keyed(table, key)
+    if _image_columns(table):
+        described.setdefault("name", table.frame[key])
+    hint = "; if the column describes the models, say so with info (--info)"
     cells = pl.concat(
         cells_of(table, models, s, fractions(table, s, unit, hint), sizes.get(s)) for s in settings
     )
@@ -66,7 +67,142 @@ def read_wide(table: Table, unit: Unit | None, info: Collection[str]) -> Part:
         path=table.path,
         word=table.word,
         cells=cells,
-        models=models_of(table, models, {**described, **_checked(table, plain)}),
-        numeric=frozenset(described) & {c for c in described if looks_numeric(table, c)},
+        models=models_of(table, models, described),
+        numeric=_numeric(described, info),
         in_percent=unit == "percent",
     )
+
+
+def read_long(table: Table, unit: Unit | None, info: Collection[str]) -> Part:
+    """A row per model and setting: ``value`` or ``accuracy``, or ``correct`` out of ``n``.
+
+    ``n`` and ``metric`` may be given; a value whose metric is not accuracy is kept as it is. Any
+    other column describes the model and must not differ between its rows.
+    """
+    table = table.drop(_INTERVAL)
+    key, setting = table.need("model", "name"), table.need("setting")
+    given = [table.find(name) for name in ("value", "accuracy", "correct")]
+    columns = [column for column in given if column is not None]
+    if len(columns) != 1:
+        what = " and ".join(shown(c) for c in columns) or "none of 'value', 'accuracy', 'correct'"
+        raise InputError(
+            f"{table.path}: expected one column of values, got {what}; leave out others with "
+            "ignore (--ignore)"
+        )
+    settings = required(table, setting, "setting")
+    size, metric = table.find("n"), table.find("metric")
+    metrics, plain = _metrics(table, settings, metric)
+    n = None if size is None else wholes(table, size)
+    if given[2] is not None:
+        value = _counted(table, given[2], size)
+    else:
+        value = fractions(table, columns[0], unit, accuracy=plain)
+    described, rest = _described(table, key, info, setting, size, metric, *columns)
+    for column in rest:
+        described |= _text(table, column)
+    models = keyed(table, key)
+    return Part(
+        path=table.path,
+        word=table.word,
+        cells=cells_of(table, models, settings, value, n),
+        models=models_of(table, models, described),
+        numeric=_numeric(described, info),
+        metrics=metrics,
+        in_percent=unit == "percent" and given[2] is None,
+    )
+
+
+def required(table: Table, column: str, what: str) -> pl.Series:
+    """A column that every row must fill."""
+    cells = table.frame[column]
+    row = first(cells.is_null())
+    if row is not None:
+        raise InputError(f"{table.where(row, column)}: the {what} is missing")
+    return cells
+
+
+def keyed(table: Table, key: str) -> pl.Series:
+    """The models of the rows; image size and crop belong to the name where both are given."""
+    names = required(table, key, "model name")
+    columns = _image_columns(table)
+    if columns is None:
+        return names
+    size, crop = columns
+    required(table, size, "image size")
+    required(table, crop, "crop")
+    crops = reals(table, crop).map_elements(lambda v: f"{v:g}", return_dtype=pl.String)
+    return names + "@" + wholes(table, size, 1).cast(pl.String) + "-" + crops
+
+
+def _image_columns(table: Table) -> tuple[str, str] | None:
+    size, crop = table.find("img_size"), table.find("crop_pct", "cropt_pct")
+    return None if size is None or crop is None else (size, crop)
+
+
+def _described(
+    table: Table, key: str, info: Collection[str], *used: str | None
+) -> tuple[dict[str, pl.Series], list[str]]:
+    """Columns known to describe the model, by their names in the testbed, and the other columns."""
+    known: dict[str, pl.Series] = {}
+    kind, fit, parent = table.find("kind", "type"), table.find("in_fit_set"), table.find("parent")
+    if kind is not None:
+        known["kind"] = table.frame[kind]
+    if fit is not None:
+        known["in_fit_set"] = truths(table, fit)
+    if parent is not None:
+        known["parent"] = table.frame[parent]
+    done = {key, kind, fit, parent, *used}
+    rest = [c for c in table.frame.columns if c not in done]
+    for column in rest:
+        if column in info or column.lower() in INFO:
+            name = column if column in info else column.lower()
+            known |= _text(table, column, name)
+    return known, [c for c in rest if c not in info and c.lower() not in INFO]
+
+
+def _text(table: Table, column: str, name: str | None = None) -> dict[str, pl.Series]:
+    """A column as it goes into the models; nothing where it is empty."""
+    name = name or column
+    if name in _RESERVED or name == "model":
+        raise InputError(f"{table.path}: a column that describes models cannot be called {name!r}")
+    if table.frame[column].null_count() == len(table.frame):
+        return {}
+    return {name: pointed(table, column)}
+
+
+def _numeric(described: Mapping[str, pl.Series], info: Collection[str]) -> frozenset[str]:
+    return frozenset(name for name in described if name in info or name in INFO)
+
+
+def _metrics(
+    table: Table, settings: pl.Series, column: str | None
+) -> tuple[dict[str, str], pl.Series | None]:
+    """What settings measure where it is not accuracy, and a mask of the rows that are accuracy."""
+    if column is None:
+        return {}, None
+    metric = table.frame[column].fill_null(_ACCURACY[0])
+    plain = metric.str.to_lowercase().is_in(_ACCURACY)
+    frame = pl.DataFrame({"setting": settings, "metric": metric.set(plain, _ACCURACY[0])})
+    frame = frame.with_row_index().unique(["setting", "metric"], keep="first", maintain_order=True)
+    twice = frame.filter(pl.col("setting").is_duplicated() & ~pl.col("setting").is_first_distinct())
+    if len(twice):
+        row, setting = int(twice["index"][0]), str(twice["setting"][0])
+        raise InputError(
+            f"{table.cell(row, column)} is a second metric of setting {shown(setting)}"
+        )
+    other = frame.filter(pl.col("metric") != _ACCURACY[0])
+    return dict(zip(other["setting"], other["metric"], strict=True)), plain
+
+
+def _counted(table: Table, correct: str, size: str | None) -> pl.Series:
+    """Accuracies from counts."""
+    if size is None:
+        raise InputError(f"{table.path}: column {shown(correct)} needs a column 'n' beside it")
+    right, n = wholes(table, correct), wholes(table, size, 1)
+    row = first(right.is_not_null() & n.is_null())
+    if row is not None:
+        raise InputError(f"{table.where(row, size)}: {shown(correct)} needs the number of images")
+    row = first(right > n)
+    if row is not None:
+        raise InputError(f"{table.cell(row, correct)} is more than the {n[row]} images of {size!r}")
+    return right / n

@@ -27,8 +27,8 @@ __all__ = ["ModelResults", "Predictions", "fingerprint", "parse_predictions", "r
 ONE = "top1"
 """The array of a file with one setting, which is named after the file."""
 _DAMAGED = (
-    (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError)
-    + (NotImplementedError, RuntimeError, MemoryError, OverflowError, TypeError)
+    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError),
+    *(NotImplementedError, RuntimeError, MemoryError, OverflowError, TypeError),
 )
 
 
@@ -54,6 +54,8 @@ class Predictions:
     """(models, images)"""
     labels: NDArray[np.int64]
     images: str
+    single: bool
+    """Whether the file has this setting only and does not say its name."""
     chosen: bool = False
     """Whether the caller chose the setting's name."""
 
@@ -105,7 +107,7 @@ def _load(path: str, data: bytes) -> dict[str, NDArray[Any]]:
             size = sum(member.file_size for member in members)
             if size > LIMIT:
                 raise InputError(
-                    f"{path}: unpacks to {size / 2**30:.1f} GiB, over {LIMIT // 2**30} GiB is refused"
+                    f"{path}: unpacks to {size / 2**30:.1f} GiB, at most {LIMIT // 2**30} are read"
                 )
             for member in members:
                 name = member.filename.removesuffix(".npy")
@@ -117,13 +119,13 @@ def _load(path: str, data: bytes) -> dict[str, NDArray[Any]]:
                     raise InputError(f"{path}: two arrays are called {shown(name)}")
                 arrays[name] = _array(path, name, archive, member)
     except _DAMAGED as error:
-        raise InputError(f"{path}: damaged .npz file: {str(error) or type(error).__name__}") from None
+        raise InputError(
+            f"{path}: damaged .npz file: {str(error) or type(error).__name__}"
+        ) from None
     return arrays
 
 
-def _array(
-    path: str, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo
-) -> NDArray[Any]:
+def _array(path: str, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     with archive.open(member) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about headers of old files
         try:
@@ -131,8 +133,8 @@ def _array(
         except (ValueError, SyntaxError) as error:
             if "bject arrays" in str(error):
                 raise InputError(
-                    f"{path}, array {shown(name)}: holds Python objects, which are not read as they "
-                    "can run code; save numbers or fixed-width text"
+                    f"{path}, array {shown(name)}: holds Python objects, which are not read: "
+                    "they can run code; save numbers or fixed-width text"
                 ) from None
             reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
             raise InputError(f"{path}, array {shown(name)}: damaged: {reason}") from None
@@ -188,7 +190,9 @@ def _predictions(
     where = f"{path}, array {shown(name)}"
     key = "labels" if name == ONE else f"labels_{name}"
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not labels.size:
-        raise InputError(f"{path}, array {shown(key)}: must be (images,) integers, is {_form(labels)}")
+        raise InputError(
+            f"{path}, array {shown(key)}: must be (images,) integers, is {_form(labels)}"
+        )
     if top1.ndim == 1 and len(models) == 1:
         top1 = top1[None]
     wanted = (len(models), len(labels))
@@ -200,7 +204,9 @@ def _predictions(
     least, most = int(labels.min()), int(labels.max())
     if least < 0 or most > np.iinfo(np.int64).max:
         at = int(labels.argmin() if least < 0 else labels.argmax())
-        raise InputError(f"{path}, array {shown(key)}: label {labels[at]} of image {at} is no class")
+        raise InputError(
+            f"{path}, array {shown(key)}: label {labels[at]} of image {at} is no class"
+        )
     canonical = labels.astype(np.int64)
     return Predictions(
         path=path,
@@ -209,6 +215,7 @@ def _predictions(
         right=top1 == labels,
         labels=canonical,
         images=fingerprint(canonical),
+        single=name == ONE,
     )
 
 

@@ -22,6 +22,8 @@ _JSON_LINES = (".jsonl", ".ndjson")
 
 def read_bytes(path: str | Path) -> bytes:
     """The whole file, refused if it is missing, no file at all, empty or absurdly large."""
+    if "\0" in str(path):
+        raise InputError(f"{str(path)!r} is not the name of a file")
     try:
         mode = Path(path).stat().st_mode
         if stat.S_ISDIR(mode):
@@ -34,8 +36,6 @@ def read_bytes(path: str | Path) -> bytes:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except ValueError:  # a NUL in the name
-        raise InputError(f"{shown(str(path))} is not the name of a file") from None
     if len(data) > LIMIT:
         raise InputError(f"{path}: over {LIMIT // 2**30} GiB, too large for a file of results")
     if not data:

@@ -8,7 +8,8 @@ import polars as pl
 from shiftbed.errors import InputError
 from shiftbed.importing.table import Table, first
 
-__all__ = ["MOST", "Unit", "fractions", "looks_numeric", "pointed", "reals", "truths", "typed", "wholes"]
+__all__ = ["MOST", "Unit", "fractions", "looks_numeric", "pointed", "reals", "truths"]
+__all__ += ["typed", "wholes"]
 
 Unit = Literal["fraction", "percent"]
 MOST = 2**31 - 1
@@ -54,13 +55,27 @@ def _why(value: str, hint: str) -> str:
     return hint
 
 
-def fractions(table: Table, column: str, unit: Unit | None, hint: str = "") -> pl.Series:
-    """Accuracies as fractions, null where a cell is empty; a value out of range is refused."""
+def fractions(
+    table: Table,
+    column: str,
+    unit: Unit | None,
+    hint: str = "",
+    accuracy: pl.Series | None = None,
+) -> pl.Series:
+    """Accuracies as fractions, null where a cell is empty; a value out of range is refused.
+
+    Where ``accuracy`` is false the value is of another kind and only has to be finite.
+    """
     values = reals(table, column, hint)
+    row = first(values.is_infinite())
+    if row is not None:
+        raise InputError(f"{table.cell(row, column)} is too large a number")
     top = 100.0 if unit == "percent" else 1.0
-    row = first((values < 0.0) | (values > top) | values.is_nan())
+    wrong = (values < 0.0) | (values > top)
+    row = first(wrong if accuracy is None else wrong & accuracy)
     if row is None:
-        return values / 100 if unit == "percent" else values
+        scaled = values / top
+        return scaled if accuracy is None else scaled.zip_with(accuracy, values)
     where, value = table.cell(row, column), values[row]
     if unit == "percent":
         raise InputError(f"{where} is not a percentage between 0 and 100{hint}")
@@ -76,9 +91,7 @@ def wholes(table: Table, column: str, least: int = 0) -> pl.Series:
     good = cells.str.contains(_WHOLE) & numbers.is_between(least, MOST).fill_null(False)
     row = first(~good)
     if row is not None:
-        raise InputError(
-            f"{table.cell(row, column)} is not a whole number from {least} to {MOST}"
-        )
+        raise InputError(f"{table.cell(row, column)} is not a whole number from {least} to {MOST}")
     return numbers
 
 

@@ -170,6 +170,8 @@ def _unpack(
         here = (frame["setting"] == setting).to_numpy()
         for row, bits in zip(rows[here], frame["right"].filter(pl.Series(here)), strict=True):
             if bits is not None:
+                if len(bits) != (int(count) + 7) // 8:
+                    raise InputError(f"results in {setting!r} are not of {count} images")
                 unpacked = np.unpackbits(np.frombuffer(bits, np.uint8), count=int(count))
                 right[row], known[row] = unpacked.astype(bool), True
         results[setting] = ImageResults(images=str(fingerprint), right=right, known=known)

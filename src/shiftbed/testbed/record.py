@@ -167,9 +167,10 @@ class Testbed:
         sizes = self.n[np.ix_(chosen, columns)]
         weights = None
         if weighted:
-            if (sizes <= 0).any():
+            there = np.isfinite(self.value[np.ix_(chosen, columns)])
+            if (there & (sizes <= 0)).any():
                 raise InputError(f"weighting needs test-set sizes; {shift.name!r} lacks some")
-            weights = 1.0 / (1.0 / sizes).sum(axis=1)
+            weights = 1.0 / (1.0 / np.where(there, sizes, 1)).sum(axis=1)
         names = self.model_names
         return fit_baseline(
             self.value[np.ix_(chosen, columns[:-1])],

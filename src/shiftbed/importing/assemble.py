@@ -1,0 +1,188 @@
+"""The parts that files give, put together into one testbed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.importing.models import at_part, check_evaluated, fit_set, merge_models, place
+from shiftbed.importing.part import LINE, Part
+from shiftbed.importing.predictions import Predictions
+from shiftbed.importing.reading import LIMIT
+from shiftbed.importing.table import shown
+from shiftbed.records import ImageResults, Shift
+from shiftbed.testbed import Testbed, published
+from shiftbed.testbed.select import Choice
+
+__all__ = ["assemble"]
+
+_LIMIT = 10**8
+
+
+def assemble(
+    parts: Sequence[Part],
+    *,
+    name: str,
+    sizes: Mapping[str, int],
+    shifts: Sequence[Shift],
+    fit: Choice,
+    citation: str,
+    licence: str,
+    source: str,
+) -> Testbed:
+    """One testbed: models and settings in the order of their first appearance."""
+    cells = pl.concat(_sized(part, sizes).with_columns(at_part(i)) for i, part in enumerate(parts))
+    models = merge_models(parts)
+    settings = cells["setting"].unique(maintain_order=True).to_list()
+    for setting in sizes:
+        if setting not in settings:
+            raise unknown("setting", setting, settings)
+    check_evaluated(parts, models, cells)
+    value, n = _arrays(parts, cells, models["model"], settings)
+    homes = {part.home for part in parts}
+    testbed = Testbed(
+        name=name,
+        models=models.with_columns(in_fit_set=fit_set(models, fit)),
+        settings=tuple(settings),
+        value=value,
+        n=n,
+        metrics=_metrics(parts),
+        results=_results(parts, models["model"]),
+        line=published("openclip").line if homes == {"openclip"} else "line",
+        citation=citation,
+        licence=licence,
+        source=source,
+    )
+    return replace(testbed, shifts=_shifts(testbed, parts, shifts))
+
+
+# --- cells -----------------------------------------------------------------------------------
+
+
+def _sized(part: Part, sizes: Mapping[str, int]) -> pl.DataFrame:
+    """Cells with sizes: the file's own, which the caller's must not contradict, else the caller's,
+    else those known of the settings."""
+    cells = part.cells.with_columns(pl.col("setting").replace(part.names))
+    known: dict[str, int] = {}
+    if part.home is not None:
+        home = published(part.home)
+        known = {part.renamed(s): home.usual_size(s) for s in home.settings}
+    known |= sizes
+    names = pl.Series(list(known), dtype=pl.String)
+    counts = pl.Series(list(known.values()), dtype=pl.Int64)
+    wanted = pl.col("setting").replace_strict(names, counts, default=0, return_dtype=pl.Int64)
+    given = pl.col("setting").is_in(list(sizes))
+    wrong = cells.filter(given & (pl.col("n") > 0) & (pl.col("n") != wanted))
+    if len(wrong):
+        one = wrong.row(0, named=True)
+        raise InputError(
+            f"{part.path}, {part.word} {one[LINE]}: setting {shown(one['setting'])} has "
+            f"{one['n']} images, not {sizes[one['setting']]}"
+        )
+    return cells.with_columns(n=pl.when(pl.col("n") > 0).then("n").otherwise(wanted))
+
+
+def _arrays(
+    parts: Sequence[Part], cells: pl.DataFrame, models: pl.Series, settings: list[str]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Values and sizes as (models, settings); a cell given twice is refused."""
+    if len(models) * len(settings) > _LIMIT:
+        raise InputError(
+            f"{len(models)} models × {len(settings)} settings are too many for one testbed"
+        )
+    rows = cells["model"].cast(pl.Enum(models)).to_physical().to_numpy().astype(np.int64)
+    columns = cells["setting"].cast(pl.Enum(settings)).to_physical().to_numpy()
+    key = rows * len(settings) + columns
+    order = np.argsort(key, kind="stable")
+    twice = np.flatnonzero(np.diff(key[order]) == 0)
+    if len(twice):
+        at = min(twice.tolist(), key=lambda i: int(order[i + 1]))
+        one, two = (cells.row(int(order[i]), named=True) for i in (at, at + 1))
+        raise InputError(
+            f"{place(parts, two)}: model {shown(two['model'])} already has a value in setting "
+            f"{shown(two['setting'])}, from {place(parts, one)}"
+        )
+    value = np.full((len(models), len(settings)), np.nan)
+    n = np.zeros(value.shape, dtype=np.int64)
+    value[rows, columns] = cells["value"].to_numpy()
+    n[rows, columns] = cells["n"].to_numpy()
+    return value, n
+
+
+# --- settings --------------------------------------------------------------------------------
+
+
+def _metrics(parts: Sequence[Part]) -> dict[str, str]:
+    metrics: dict[str, str] = {}
+    seen: dict[str, Part] = {}
+    for part in parts:
+        known = dict(part.metrics)
+        if part.home is not None:
+            known |= published(part.home).metrics
+        for setting in part.cells["setting"].unique(maintain_order=True):
+            name, metric = part.renamed(setting), known.get(setting, "accuracy")
+            if name in seen and metric != metrics.get(name, "accuracy"):
+                raise InputError(
+                    f"{part.path}: setting {shown(name)} is {metric} here, but "
+                    f"{metrics.get(name, 'accuracy')} in {seen[name].path}"
+                )
+            seen.setdefault(name, part)
+            if metric != "accuracy":
+                metrics[name] = metric
+    return metrics
+
+
+def _results(parts: Sequence[Part], models: pl.Series) -> dict[str, ImageResults]:
+    """Per-image results by setting, in the order of the testbed's models."""
+    found = [part.results for part in parts if part.results is not None]
+    row = {name: i for i, name in enumerate(models)} if found else {}
+    results: dict[str, ImageResults] = {}
+    for one in found:
+        if one.setting not in results:
+            results[one.setting] = _nothing(one, len(models))
+        at = [row[name] for name in one.models]
+        results[one.setting].right[at] = one.right
+        results[one.setting].known[at] = True
+    return results
+
+
+def _nothing(one: Predictions, models: int) -> ImageResults:
+    """Room for the results of all models on the images of one setting."""
+    images = one.right.shape[1]
+    if models * images > LIMIT:
+        raise InputError(f"{one.path}: {models} models × {images} images are too many")
+    right, known = np.zeros((models, images), dtype=bool), np.zeros(models, dtype=bool)
+    return ImageResults(images=one.images, right=right, known=known)
+
+
+def _shifts(testbed: Testbed, parts: Sequence[Part], given: Sequence[Shift]) -> tuple[Shift, ...]:
+    """The shifts given, and those that are published for these settings."""
+    shifts = {}
+    for home in dict.fromkeys(part.home for part in parts if part.home is not None):
+        names: dict[str, str] = {}
+        for part in parts:
+            names |= part.names if part.home == home else {}
+        for shift in published(home).shifts:
+            there = _renamed(shift, names)
+            if {*there.source, there.target} <= set(testbed.settings):
+                whole = there.full_source if there.full_source in testbed.settings else None
+                shifts[there.name] = replace(there, full_source=whole)
+    for shift in given:
+        testbed.shift(shift)
+        if shift.full_source is not None:
+            testbed.setting_index(shift.full_source)
+        shifts[shift.name] = shift
+    return tuple(shifts.values())
+
+
+def _renamed(shift: Shift, names: Mapping[str, str]) -> Shift:
+    full = shift.full_source
+    return replace(
+        shift,
+        source=tuple(names.get(s, s) for s in shift.source),
+        target=names.get(shift.target, shift.target),
+        full_source=None if full is None else names.get(full, full),
+    )

@@ -1,0 +1,154 @@
+"""``import_results``: files in, a testbed out."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.importing.assemble import assemble
+from shiftbed.importing.known import detect, read_open_clip, read_timm, timm_setting
+from shiftbed.importing.layouts import read_long, read_wide
+from shiftbed.importing.part import Part, part_of_predictions
+from shiftbed.importing.predictions import Predictions, parse_predictions
+from shiftbed.importing.reading import is_archive, read_bytes, read_table
+from shiftbed.importing.same import file_keys, name_settings, unite
+from shiftbed.importing.table import Table
+from shiftbed.importing.values import MOST, Unit
+from shiftbed.records import Shift
+from shiftbed.testbed import Testbed
+from shiftbed.testbed.select import Choice
+
+__all__ = ["LAYOUTS", "import_results"]
+
+LAYOUTS = ("wide", "long", "timm", "open_clip", "predictions")
+
+
+def import_results(
+    paths: Sequence[str | Path],
+    *,
+    name: str | None = None,
+    unit: Unit | None = None,
+    layout: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    setting_names: Mapping[str, str] | None = None,
+    shifts: Sequence[Shift] = (),
+    fit: Choice = None,
+    info: Collection[str] = (),
+    ignore: Collection[str] = (),
+    citation: str = "",
+    licence: str = "",
+    source: str = "",
+) -> Testbed:
+    """A testbed from files of results, merged by model and setting.
+
+    ``unit`` says that accuracies are percentages; without it they must be fractions. ``layout`` is
+    one of ``LAYOUTS``, by default found for each file by itself. ``sizes`` gives test-set sizes by
+    setting, ``setting_names`` other names for settings, or for the files (by path, name or stem)
+    whose name stands for one. ``fit`` chooses the baseline models (see ``choose``): by default
+    those that a column in_fit_set names, all if no file has one. Columns in ``info`` describe
+    models although they are numbers; columns in ``ignore`` are not read.
+    """
+    listed = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not listed:
+        raise InputError("no file to import")
+    sizes, setting_names = dict(sizes or {}), dict(setting_names or {})
+    _check(unit, layout, sizes)
+    found = [_read(str(path), layout, ignore) for path in listed]
+    predictions = [one for group in found if not isinstance(group, Table) for one in group]
+    named, keys = name_settings(predictions, setting_names)
+    united = iter(unite(named))
+    parts: list[Part] = []
+    for one in found:
+        if isinstance(one, Table):
+            part, more = _part(one, layout, unit, info, setting_names)
+            parts.append(part)
+            keys |= more
+        else:
+            parts += [part_of_predictions(next(united)) for _ in one]
+    _check_used("setting or file", setting_names, keys)
+    tables = [one for one in found if isinstance(one, Table)]
+    _check_used("column", info, {c for one in tables for c in one.frame.columns})
+    _check_percent(parts)
+    return assemble(
+        parts,
+        name=name or (Path(listed[0]).stem if len(listed) == 1 else "imported"),
+        sizes=sizes,
+        shifts=shifts,
+        fit=fit,
+        citation=citation,
+        licence=licence,
+        source=source,
+    )
+
+
+def _check(unit: str | None, layout: str | None, sizes: Mapping[str, Any]) -> None:
+    if unit is not None and unit not in get_args(Unit):
+        raise unknown("unit", str(unit), get_args(Unit))
+    if layout is not None and layout not in LAYOUTS:
+        raise unknown("layout", str(layout), LAYOUTS)
+    for setting, size in sizes.items():
+        if not isinstance(size, int) or not 1 <= size <= MOST:
+            raise InputError(
+                f"size of setting {setting!r} must be a whole number from 1 to {MOST}, got {size!r}"
+            )
+
+
+def _check_used(what: str, given: Collection[str], known: set[str]) -> None:
+    for one in given:
+        if one not in known:
+            raise unknown(what, one, sorted(known))
+
+
+def _check_percent(parts: Sequence[Part]) -> None:
+    """Fractions called percentages would become accuracies under 1 %, without anyone noticing."""
+    told = [part for part in parts if part.in_percent]
+    most = max((cast(float, part.cells["value"].max() or 0.0) for part in told), default=0.0)
+    if 0.0 < most <= 0.01:
+        raise InputError(
+            f"{told[0].path}: no value is above 1, so these look like fractions; leave out "
+            "unit='percent' (--unit percent)"
+        )
+
+
+def _read(path: str, layout: str | None, ignore: Collection[str]) -> Table | list[Predictions]:
+    data = read_bytes(path)
+    archive = is_archive(data) or Path(path).suffix.lower() == ".npz"
+    if archive and layout not in (None, "predictions"):
+        raise InputError(f"{path}: an .npz file holds predictions, not the layout {layout!r}")
+    if archive or layout == "predictions":
+        return parse_predictions(path, data)
+    return read_table(path, data).drop(ignore)
+
+
+def _part(
+    table: Table,
+    layout: str | None,
+    unit: Unit | None,
+    info: Collection[str],
+    names: Mapping[str, str],
+) -> tuple[Part, set[str]]:
+    """What a table gives, and the keys by which ``names`` can name its settings."""
+    layout = layout or detect(table)
+    native = {"timm": "percent", "open_clip": "fraction"}.get(layout, unit)
+    if unit is not None and unit != native:
+        raise InputError(f"{table.path}: {layout} result files hold {native}s, not {unit}s")
+    keys: set[str] = set()
+    own: dict[str, str] = {}
+    if layout == "timm":
+        keys.update(file_keys(table.path))
+        chosen = next((names[key] for key in file_keys(table.path) if key in names), None)
+        setting = timm_setting(table.path, chosen)
+        part = read_timm(table, setting)
+        own = {} if chosen is None else {setting: chosen}
+    elif layout == "open_clip":
+        part = read_open_clip(table)
+    elif layout == "long":
+        part = read_long(table, unit, info)
+    else:
+        part = read_wide(table, unit, info)
+    settings = part.cells["setting"].unique().to_list()
+    if not settings:
+        raise InputError(f"{table.path}: no row has a value")
+    own = {s: names[s] for s in settings if s in names} | own
+    return replace(part, names=own), keys | set(settings)

@@ -1,0 +1,51 @@
+from dataclasses import replace
+
+import pytest
+
+from shiftbed.analysis.planning import Design, power, simulated_power, smallest
+from shiftbed.errors import InputError
+
+DESIGN = Design(
+    accuracy=0.76,
+    slope=0.92,
+    intercept=-0.49,
+    scatter=0.018,
+    spread=0.32,
+    centre=1.175,
+    models=78,
+    id_images=50_000,
+    ood_images=10_000,
+)
+
+
+@pytest.mark.parametrize("question", ["measured", "out-of-line"])
+@pytest.mark.parametrize("delta", [0.008, -0.012])
+def test_closed_form_agrees_with_simulation(question, delta):
+    found = simulated_power(DESIGN, delta, question, simulations=1500, seed=1)
+    assert found == pytest.approx(power(DESIGN, delta, question), abs=0.04)
+
+
+@pytest.mark.parametrize("question", ["measured", "out-of-line"])
+def test_power_is_the_level_at_no_effect_and_grows(question):
+    assert power(DESIGN, 1e-12, question) == pytest.approx(0.05, abs=1e-6)
+    grown = [power(DESIGN, d, question) for d in (0.002, 0.005, 0.01, 0.02, 0.04)]
+    assert grown == sorted(grown)
+
+
+def test_smallest_reaches_the_power_and_one_less_does_not():
+    found = smallest(DESIGN, 0.01, "measured", 0.8)
+    n = found["ood_images"]
+    assert power(replace(DESIGN, ood_images=n), 0.01, "measured") >= 0.8
+    assert power(replace(DESIGN, ood_images=n - 1), 0.01, "measured") < 0.8
+    assert power(DESIGN, found["delta"], "measured") == pytest.approx(0.8, abs=1e-6)
+
+
+def test_scatter_is_a_floor_that_models_do_not_remove():
+    found = smallest(DESIGN, 0.002, "out-of-line", 0.8)
+    assert found["models"] is None
+    assert found["ood_images"] is None
+
+
+def test_impossible_effects_are_refused():
+    with pytest.raises(InputError, match="impossible"):
+        power(DESIGN, 0.5, "measured")
