@@ -120,7 +120,9 @@ def test_a_plane(imagenet):
 
 def test_threshold_and_choice(imagenet):
     assert imagenet.fit("imagenet-v2", threshold=0.7).support[0, 0] >= 0.7
-    assert imagenet.fit("imagenet-v2", models=["kind=standard", "model=resnet*"]).n == 20
+    some = imagenet.fit("imagenet-v2", models=["kind=standard", "model=resnet*"])
+    assert some.n >= 10
+    assert all(m.startswith("resnet") for m in some.models)
     with pytest.raises(sb.InputError, match=r"no model .* is left"):
         imagenet.fit("imagenet-v2", threshold=0.999)
 

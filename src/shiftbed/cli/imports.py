@@ -1,7 +1,7 @@
 """``shiftbed import``: results you have, as a testbed file."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -59,7 +59,7 @@ def import_(
     bed = import_results(
         files,
         name=name or output.stem,
-        unit=unit,
+        unit=cast(Literal["fraction", "percent"] | None, unit),
         layout=layout,
         sizes=_sizes(n or []),
         setting_names=pairs(setting or [], "--setting", "NAME=SETTING"),

@@ -42,6 +42,7 @@ def plot(
     highlight: Annotated[list[str] | None, typer.Option(help="Models to mark and name.")] = None,
     label: Annotated[int, typer.Option(help="How many of the most unusual models to name.")] = 6,
     level: Annotated[float, typer.Option(help="Level of the models' error bars.")] = 0.995,
+    dpi: Annotated[int, typer.Option(help="Resolution of a .png.", min=30, max=1200)] = 300,
 ) -> None:
     """Draw a shift: models with error bars, the line with its band, y = x, outliers named."""
     from shiftbed.figures import save, scatter
@@ -60,7 +61,7 @@ def plot(
         level=level,
         **options,
     )
-    save(made, output)
+    save(made, output, dpi=dpi)
     print(f"wrote {output}")
 
 

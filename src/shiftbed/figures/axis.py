@@ -89,7 +89,7 @@ def fit_axis(
         min(low - float(reach_low), span / 8) + (0.04 + 0.06 * (points == -np.inf).any()) * span,
         min(float(reach_high) - high, span / 8) + (0.04 + 0.06 * (points == np.inf).any()) * span,
     ]
-    low, high = low - margins[0], high + margins[1]
+    low, high = float(low - margins[0]), float(high + margins[1])
     bounds = [float(scale.inverse(end)) for end in (low, high)]
     return Axis(
         setting=setting,

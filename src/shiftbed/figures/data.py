@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.intervals import benjamini_hochberg, clopper_pearson
 from shiftbed.errors import InputError
 from shiftbed.figures.axis import Axis, fit_axis
 from shiftbed.figures.groups import grouped, split_by
 from shiftbed.figures.palette import OWN
+from shiftbed.figures.trend import Trend
+from shiftbed.figures.trend import trends as trends_of
 from shiftbed.figures.words import axis_title, equation, line_name, notes, reading
 from shiftbed.records import Shift
 from shiftbed.scales import LOGIT, Scale
@@ -25,30 +26,11 @@ from shiftbed.scales import scale as find_scale
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import Choice, choose
 
-__all__ = ["Scatter", "Trend", "scatter"]
+__all__ = ["Scatter", "measured_axis", "scatter"]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _JUDGED = ("predicted", "effective", "low", "high", "prediction_low", "prediction_high", "p_value")
-_STEPS = 201
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Trend:
-    """A fitted line over a grid of ID accuracies; a line with a knee makes two."""
-
-    name: str
-    """What the testbed calls its line, or the group the line was fitted on and "line"."""
-    x: Floats
-    predicted: Floats
-    low: Floats
-    high: Floats
-    """Confidence band of the line."""
-    extrapolated: Bools
-    """Where x is outside the fitted models' range."""
-    n: int
-    slope: float
-    intercept: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -232,7 +214,7 @@ def _judge(
     left_out: set[str] = set()
     draws = 0
     for name, rows in lines.items():
-        part = testbed.where(rows)
+        part = testbed if rows.all() else testbed.where(rows)
         baseline = part.fit(shift, models=chosen[rows], **options)
         placed = part.judge(baseline, level=level).columns()
         for column in _JUDGED:
@@ -240,7 +222,7 @@ def _judge(
         fitted[rows] = np.isin(part.model_names, baseline.models)
         left_out.update(baseline.left_out)
         x = testbed.accuracy(shift.source[0])[rows & shown]
-        trends += _trends(baseline, line_name(testbed.line, name), x, level)
+        trends += trends_of(baseline, line_name(testbed.line, name), x, level)
         equations.append(f"{name}: {equation(baseline)}" if name else equation(baseline))
         draws = len(baseline.lines[0].draws)
     columns["q_value"] = benjamini_hochberg(columns["p_value"])
@@ -252,36 +234,6 @@ def _judge(
         equations=tuple(equations),
         draws=draws,
     )
-
-
-def _trends(baseline: Baseline, name: str, x: Floats, level: float) -> list[Trend]:
-    """The baseline's pieces over the range of the accuracies x, each on its side of a knee."""
-    scale = baseline.scale
-    inside = x[np.isfinite(x)] if scale.bounded else x[(x > 0.0) & (x < 1.0)]
-    reach = np.append(inside, baseline.support[0])
-    trends = []
-    for line in baseline.lines:
-        ends = scale.forward(
-            [max(reach.min(), line.low), min(reach.max(), np.nextafter(line.high, 0.0))]
-        )
-        grid = np.linspace(ends[0], ends[1], _STEPS)
-        grid = np.unique(np.append(grid, np.clip(scale.forward(baseline.support[0]), *ends)))
-        at = np.clip(scale.inverse(grid), line.low, np.nextafter(line.high, 0.0))
-        band = baseline.band(at, level, kind="bootstrap" if len(line.draws) else "analytic")
-        trends.append(
-            Trend(
-                name=name,
-                x=at,
-                predicted=baseline.predict(at),
-                low=band[0],
-                high=band[1],
-                extrapolated=baseline.extrapolated(at),
-                n=line.n,
-                slope=line.weights[0],
-                intercept=line.intercept,
-            )
-        )
-    return trends
 
 
 def measured_axis(

@@ -70,7 +70,7 @@ def _values(models: pl.DataFrame, column: str) -> list[str]:
 
 
 def _text(value: object) -> str:
-    if value is None:
+    if value is None or value == "":
         return _NOT_GIVEN
     if isinstance(value, bool):
         return str(value).lower()

@@ -5,12 +5,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["place_labels", "rim"]
+__all__ = ["place_labels", "rim", "shorten"]
 
 Floats = NDArray[np.float64]
-_ANGLES = np.linspace(0.0, 2.0 * np.pi, 48, endpoint=False)
+_ANGLES = np.linspace(0.0, 2.0 * np.pi, 40, endpoint=False)
 _RADII = np.geomspace(0.8, 18.0, 24)
-_KEPT, _STARTS, _PASSES = 400, 60, 20
+_KEPT, _STARTS, _PASSES = 5, 40, 20
 # What it costs to lie over another label, over or across a leader, over one's own point, over
 # another point; to lead across a point; and to be a line's height away.
 _OVER_LABEL, _OVER_LEADER, _OVER_SELF, _OVER_POINT = 1e4, 100.0, 30.0, 4.0
@@ -40,7 +40,9 @@ def place_labels(anchors: Floats, sizes: Floats, obstacles: Floats, box: Floats)
     for anchor, size in zip(anchors, sizes, strict=True):
         all_places = _places(anchor, size, box, unit)
         cost = _alone(all_places, anchor, size, obstacles, unit)
-        kept = np.argsort(cost, kind="stable")[:_KEPT]
+        cheap = np.argsort(cost.reshape(len(_RADII), -1), axis=0, kind="stable")[:_KEPT]
+        kept = (cheap * len(_ANGLES) + np.arange(len(_ANGLES))).ravel()
+        kept = kept[np.argsort(cost[kept], kind="stable")]
         places.append(all_places[kept])
         alone.append(cost[kept])
     beside = {}
@@ -138,3 +140,19 @@ def _crosses(a: Floats, b: Floats, c: Floats, d: Floats) -> NDArray[np.bool_]:
 
     apart = side(a, b, c) * side(a, b, d) < 0
     return np.asarray(apart & (side(c, d, a) * side(c, d, b) < 0))
+
+
+def shorten(name: str, line: int = 28) -> str:
+    r"""A name on at most two lines, its middle left out where it is longer than both.
+
+    >>> shorten("resnetv2_50x3_bit.goog_in21k_ft_in1k@448-1")
+    'resnetv2_50x3_bit.goog_\nin21k_ft_in1k@448-1'
+    """
+    name = " ".join(name.split())
+    if len(name) > 2 * line - 6:
+        name = f"{name[: line - 3]}…{name[4 - line :]}"
+    if len(name) <= line:
+        return name
+    breaks = [i + 1 for i, c in enumerate(name) if c in " _-./@…"] or [len(name) // 2]
+    at = min(breaks, key=lambda i: abs(i - len(name) / 2))
+    return f"{name[:at].rstrip()}\n{name[at:]}"

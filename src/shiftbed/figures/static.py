@@ -11,7 +11,7 @@ import numpy as np
 
 from shiftbed.errors import InputError
 from shiftbed.figures.data import Scatter
-from shiftbed.figures.labels import place_labels, rim
+from shiftbed.figures.labels import place_labels, rim, shorten
 from shiftbed.figures.palette import OWN, styles, trend_colours
 from shiftbed.figures.words import count
 from shiftbed.testbed.files import write_atomically
@@ -218,7 +218,7 @@ def _legend(axes: "Axes", scatter: Scatter) -> None:
             )
     legend = axes.legend(
         [handle for handle, _ in entries],
-        [textwrap.fill(label, 32) for _, label in entries],
+        [_shown(textwrap.fill(label, 32)) for _, label in entries],
         loc="upper left",
         bbox_to_anchor=(1.01, 1.0),
         frameon=False,
@@ -245,7 +245,7 @@ def _names(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
     along = [np.column_stack([x.at(t.x), y.at(t.predicted)])[::4] for t in scatter.trends]
     names = [shorten(scatter.models[i]) for i in rows]
     look: Any = {"fontsize": 6.0, "parse_math": False, "ha": "center", "va": "center"}
-    look["linespacing"] = 1.0
+    look |= {"linespacing": 1.0, "multialignment": "left"}
     sizes = []
     for name in names:
         text = axes.text(0.5, 0.5, name, **look)
@@ -279,17 +279,6 @@ def _names(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
         )
 
 
-def shorten(name: str, line: int = 28) -> str:
-    """A name on at most two lines, its middle left out where it is longer than both.
-
-    >>> shorten("resnetv2_50x3_bit.goog_in21k_ft_in1k@448-1")
-    'resnetv2_50x3_bit.goog_\nin21k_ft_in1k@448-1'
-    """
-    name = " ".join(name.split())
-    if len(name) > 2 * line - 6:
-        name = f"{name[: line - 3]}…{name[4 - line :]}"
-    if len(name) <= line:
-        return name
-    breaks = [i + 1 for i, c in enumerate(name) if c in " _-./@…"] or [len(name) // 2]
-    at = min(breaks, key=lambda i: abs(i - len(name) / 2))
-    return f"{name[:at].rstrip()}\n{name[at:]}"
+def _shown(label: str) -> str:
+    """A label that matplotlib does not take for a private one."""
+    return f"\u00a0{label}" if label.startswith("_") else label

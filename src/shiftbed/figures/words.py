@@ -118,11 +118,11 @@ def reading(level: float, bars: bool, band_level: float, draws: int, fdr: float)
 def notes(
     *,
     missing: Sequence[str],
-    starred_missing: Sequence[str],
+    starred_missing: Sequence[str] = (),
     below: tuple[int, float | None, str],
     edge: tuple[Sequence[str], Scale],
     left_out: Sequence[str],
-    unserved: tuple[int, str | None],
+    unserved: tuple[int, str | None] = (0, None),
 ) -> tuple[str, ...]:
     """What is not drawn, not fitted, or not where it belongs; nothing where nothing is."""
     which = f", among them {listed(starred_missing)}" if len(starred_missing) else ""

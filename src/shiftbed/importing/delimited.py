@@ -43,7 +43,8 @@ def find_delimiter(text: str) -> str:
 
     def merit(delimiter: str) -> tuple[bool, bool, int]:
         rows = csv.reader(StringIO(sample), delimiter=delimiter, skipinitialspace=True)
-        widths = [len(row) for _, row in zip(range(50), rows, strict=False) if any(row)]
+        some = [row for _, row in zip(range(50), rows, strict=False)]
+        widths = [len(row) for row in some if len(row) > 1 or "".join(row).strip()]
         header = widths[0] if widths else 0
         return header > 1, len(set(widths)) == 1, header
 
@@ -53,7 +54,8 @@ def find_delimiter(text: str) -> str:
 def split_plain(path: str, text: str, delimiter: str) -> Raw:
     """Fields of text without quotes: fast, as a million rows are no rarity."""
     every = pl.Series(text.split("\n"), dtype=pl.String)
-    kept = (every.str.strip_chars(f"{delimiter} \t") != "").arg_true().to_numpy()
+    filled = every.str.replace_all(delimiter, "", literal=True).str.strip_chars() != ""
+    kept = filled.arg_true().to_numpy()
     lines = kept.astype(np.int64) + 1
     rows = every.gather(kept)
     if not len(rows):

@@ -28,7 +28,7 @@ ONE = "top1"
 """The array of a file with one setting, which is named after the file."""
 _DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError),
-    *(NotImplementedError, RuntimeError, MemoryError, OverflowError, TypeError),
+    *(NotImplementedError, RuntimeError, MemoryError, OverflowError, TypeError, ValueError),
 )
 
 
@@ -56,8 +56,10 @@ class Predictions:
     images: str
     single: bool
     """Whether the file has this setting only and does not say its name."""
+    own: str = ""
+    """What the setting is called after the file or in it."""
     chosen: bool = False
-    """Whether the caller chose the setting's name."""
+    """Whether the caller chose another name."""
 
 
 def fingerprint(labels: NDArray[Any]) -> str:
@@ -118,6 +120,8 @@ def _load(path: str, data: bytes) -> dict[str, NDArray[Any]]:
                 if name in arrays:
                     raise InputError(f"{path}: two arrays are called {shown(name)}")
                 arrays[name] = _array(path, name, archive, member)
+    except InputError:
+        raise
     except _DAMAGED as error:
         raise InputError(
             f"{path}: damaged .npz file: {str(error) or type(error).__name__}"
@@ -168,14 +172,14 @@ def _pairs(path: str, arrays: dict[str, NDArray[Any]]) -> list[tuple[str, str]]:
     pairs = []
     for name, array in arrays.items():
         key = "labels" if name == ONE else f"labels_{name}"
-        if key in arrays:
-            pairs.append((name, key))
-        elif name == ONE or (array.ndim > 1 and name != "models"):
-            raise InputError(f"{path}: array {shown(name)} needs labels in an array {shown(key)}")
-        elif name == "labels" or name.startswith("labels_"):
+        if name == "labels" or name.startswith("labels_"):
             other = ONE if name == "labels" else name.removeprefix("labels_")
             if other not in arrays:
                 raise InputError(f"{path}: array {shown(name)} has no predictions {shown(other)}")
+        elif key in arrays:
+            pairs.append((name, key))
+        elif name == ONE or (array.ndim > 1 and name != "models"):
+            raise InputError(f"{path}: array {shown(name)} needs labels in an array {shown(key)}")
     if not pairs:
         raise InputError(
             f"{path}: expected arrays 'top1' and 'labels', or NAME and labels_NAME, got "

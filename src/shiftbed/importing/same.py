@@ -37,7 +37,7 @@ def name_settings(
         options = (*file_keys(one.path), own) if one.single else (own,)
         keys.update(options)
         chosen = next((names[key] for key in options if key in names), None)
-        named.append(replace(one, setting=chosen or own, chosen=chosen is not None))
+        named.append(replace(one, setting=chosen or own, own=own, chosen=chosen is not None))
     return named, keys
 
 
@@ -64,7 +64,7 @@ def unite(found: Sequence[Predictions]) -> list[Predictions]:
         for one in group:
             if one.chosen or one.setting in anchors:
                 continue
-            like = [name for name in anchors if _alike(name, one.setting)]
+            like = [name for name in anchors if _like(one, name, group)]
             if len(like) != 1:
                 raise _undecided(one, next(o for o in group if o.setting == anchors[0]))
             renamed[id(one)] = replace(one, setting=like[0])
@@ -81,6 +81,12 @@ def _overlap(group: Sequence[Predictions]) -> bool:
         a.setting != b.setting and not set(a.models).isdisjoint(b.models)
         for a, b in combinations(group, 2)
     )
+
+
+def _like(one: Predictions, setting: str, group: Sequence[Predictions]) -> bool:
+    """Whether a name is like that of a setting, or like what a file calls that setting."""
+    names = {setting, *(other.own for other in group if other.setting == setting)}
+    return any(_alike(one.own, name) for name in names)
 
 
 def _alike(a: str, b: str) -> bool:

@@ -74,7 +74,7 @@ def fractions(
     wrong = (values < 0.0) | (values > top)
     row = first(wrong if accuracy is None else wrong & accuracy)
     if row is None:
-        scaled = values / top
+        scaled = values / pl.Series([top]).new_from_index(0, len(values))  # a scalar rounds twice
         return scaled if accuracy is None else scaled.zip_with(accuracy, values)
     where, value = table.cell(row, column), values[row]
     if unit == "percent":
@@ -89,7 +89,7 @@ def wholes(table: Table, column: str, least: int = 0) -> pl.Series:
     cells = table.frame[column]
     numbers = cells.str.replace(r"\.0$", "").str.strip_prefix("+").cast(pl.Int64, strict=False)
     good = cells.str.contains(_WHOLE) & numbers.is_between(least, MOST).fill_null(False)
-    row = first(~good)
+    row = first(cells.is_not_null() & ~good)
     if row is not None:
         raise InputError(f"{table.cell(row, column)} is not a whole number from {least} to {MOST}")
     return numbers

@@ -1,0 +1,105 @@
+"""Files for paper: of the right kind, the same every time, without touching global state."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from matplotlib import rcParams
+from matplotlib.figure import Figure
+
+from shiftbed.errors import InputError
+from shiftbed.figures import Scatter, scatter
+from shiftbed.figures.static import draw, save_static
+from shiftbed.testbed import Testbed, published
+
+
+@pytest.fixture(scope="module")
+def chart(small: Testbed) -> Scatter:
+    return scatter(small.with_model("mine $x_1$ <b>", {"id": 0.8, "ood": 0.9}), "s")
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".pdf", ".png"])
+def test_two_runs_give_equal_bytes(chart: Scatter, tmp_path: Path, suffix: str) -> None:
+    before = dict(rcParams)
+    for name in ("a", "b"):
+        save_static(chart, tmp_path / f"{name}{suffix}", dpi=60)
+    first = (tmp_path / f"a{suffix}").read_bytes()
+    assert first == (tmp_path / f"b{suffix}").read_bytes()
+    assert dict(rcParams) == before
+
+
+def test_an_svg_is_equal_in_another_process(chart: Scatter, tmp_path: Path) -> None:
+    run = (
+        "import sys; from shiftbed.figures import save, scatter; "
+        "from shiftbed.testbed import published; "
+        "save(scatter(published('openclip'), 'imagenet-r'), sys.argv[1])"
+    )
+    for name in ("a.svg", "b.svg"):
+        subprocess.run([sys.executable, "-c", run, tmp_path / name], check=True)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_dpi_scales_the_png(chart: Scatter, tmp_path: Path) -> None:
+    widths = []
+    for dpi in (50, 100):
+        save_static(chart, tmp_path / "a.png", dpi=dpi)
+        widths.append(int.from_bytes((tmp_path / "a.png").read_bytes()[16:20], "big"))
+    assert widths == [360, 720]
+
+
+def _texts(figure: Figure) -> list[str]:
+    axes = figure.axes[0]
+    legend = axes.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in (*axes.texts, *legend.get_texts())]
+
+
+def test_names_counts_and_edge_are_shown(chart: Scatter) -> None:
+    texts = _texts(draw(chart))
+    assert "mine $x_1$ <b>" in texts
+    assert {"Standard training (20)", "Robustness intervention (9)", "Own model (1)"} <= set(texts)
+    assert {"Line (20 models)", "y = x", "At 0% or 100%"} <= set(texts)
+
+
+@pytest.mark.parametrize(
+    ("testbed", "shift", "options"),
+    [
+        ("imagenet-testbed-2020", "imagenet-a", {"threshold": 0.75}),
+        ("robustnets-2022", "cifar10.1", {"by": "architecture", "scale": "probit"}),
+        ("timm", "imagenet-v2", {"colour": "img_size"}),
+        ("openclip", "imagenet-r", {"scale": "linear"}),
+    ],
+)
+def test_all_that_is_written_is_within_the_figure(
+    testbed: str, shift: str, options: dict[str, object]
+) -> None:
+    figure = draw(scatter(published(testbed), shift, **options))  # type: ignore[arg-type]
+    figure.canvas.draw()
+    axes = figure.axes[0]
+    legend = axes.get_legend()
+    assert legend is not None
+    shown = [*figure.texts, *legend.get_texts(), *axes.texts, axes.xaxis.label, axes.yaxis.label]
+    for text in shown:
+        box = text.get_window_extent()
+        assert box.x0 >= 0, text
+        assert box.x1 <= figure.bbox.x1, text
+        assert box.y0 >= -1, text
+        assert box.y1 <= figure.bbox.y1 + 1, text
+    boxes = [label.get_bbox_patch().get_window_extent() for label in axes.texts]  # type: ignore[union-attr]
+    for i, one in enumerate(boxes):
+        assert not any(one.overlaps(other) for other in boxes[:i])
+
+
+def test_a_group_named_like_a_private_label_is_in_the_legend(small: Testbed) -> None:
+    models = small.models.with_columns(small.models["architecture"].replace("conv", "_conv"))
+    from dataclasses import replace
+
+    texts = _texts(draw(scatter(replace(small, models=models), "s", by="architecture")))
+    assert "\u00a0_conv (14)" in texts
+
+
+def test_without_matplotlib(chart: Scatter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"needs matplotlib: install shiftbed\[report\]"):
+        draw(chart)

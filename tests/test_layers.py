@@ -1,0 +1,46 @@
+"""What the package may import, and how little it needs."""
+
+import subprocess
+import sys
+
+BLOCK = """
+import sys
+for name in ("torch", "torchvision", "timm", "open_clip", "onnxruntime", "ray"):
+    sys.modules[name] = None  # importing it raises ImportError
+"""
+
+
+def run(code: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_everything_imports_without_torch():
+    walk = """
+import pkgutil, importlib, shiftbed
+names = [m.name for m in pkgutil.walk_packages(shiftbed.__path__, "shiftbed.")]
+for name in names: importlib.import_module(name)
+print(len(names))
+"""
+    assert int(run(BLOCK + walk)) > 20
+
+
+def test_the_command_line_runs_without_torch():
+    out = run(BLOCK + "from shiftbed.cli import main; main()", "testbeds")
+    assert "imagenet-testbed-2020" in out
+
+
+def test_place_imports_nothing_heavy():
+    code = """
+import sys
+from shiftbed.cli import app
+try: app()
+except SystemExit: pass
+heavy = {"torch", "matplotlib", "plotly", "pandas", "scipy.stats"} & set(sys.modules)
+print("heavy:", sorted(heavy))
+"""
+    out = run(code, "place", "--id", "val=0.7613", "--ood", "imagenet-v2=0.6321")
+    assert out.splitlines()[-1] == "heavy: []"
