@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
 from shiftbed.importing import import_results
-from shiftbed.testbed import Testbed
+from shiftbed.testbed import Testbed, read_testbed, write_testbed
 
 CSV = "model,kind,in_fit_set,val,v2,n:val\na,standard,true,0.75,0.5,100\nb,own,false,,0.25,\n"
 LONG = "model;setting;correct;n\na;val;3;4\na;v2;1;4\n"
@@ -50,6 +50,10 @@ def judge(path, data: bytes, **options) -> None:
         there = bed.value[np.isfinite(bed.value)]
         assert there.size
         assert bed.metrics or ((there >= 0) & (there <= 1)).all()
+        write_testbed(bed, path.with_suffix(".out"))
+        back = read_testbed(path.with_suffix(".out"))
+        assert np.array_equal(back.value, bed.value, equal_nan=True)
+        assert back.models.equals(bed.models)
 
 
 @st.composite

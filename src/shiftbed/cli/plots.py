@@ -40,19 +40,27 @@ def plot(
     by: Annotated[str | None, typer.Option(help="One line per value of this column.")] = None,
     colour: Annotated[str | None, typer.Option(help="Column that colours the models.")] = None,
     highlight: Annotated[list[str] | None, typer.Option(help="Models to mark and name.")] = None,
-    label: Annotated[int, typer.Option(help="How many of the most unusual models to name.")] = 6,
+    label: Annotated[
+        int, typer.Option(help="How many of the models out of line (q ≤ 0.05) to name.")
+    ] = 6,
     level: Annotated[float, typer.Option(help="Level of the models' error bars.")] = 0.995,
     dpi: Annotated[int, typer.Option(help="Resolution of a .png.", min=30, max=1200)] = 300,
 ) -> None:
     """Draw a shift: models with error bars, the line with its band, y = x, outliers named."""
-    from shiftbed.figures import save, scatter
+    from shiftbed.figures import plane, save, scatter
     from shiftbed.testbed import open_testbed
 
     bed = open_testbed(testbed)
     options = fit_options(scale, fit_on, threshold, knee, on_boundary=on_boundary)
+    wanted = chosen_shift(bed, shift, ids, ood)
+    if len(wanted.source) == 2:
+        made_plane = plane(bed, wanted.source, wanted.target, scale=scale, models=fit_on or None)
+        save(made_plane, output)
+        print(f"wrote {output}")
+        return
     made = scatter(
         bed,
-        chosen_shift(bed, shift, ids, ood),
+        wanted,
         full_source=full_id,
         by=by,
         colour=colour,

@@ -12,9 +12,9 @@ _ANGLES = np.linspace(0.0, 2.0 * np.pi, 40, endpoint=False)
 _RADII = np.geomspace(0.8, 18.0, 24)
 _KEPT, _STARTS, _PASSES = 5, 40, 20
 # What it costs to lie over another label, over or across a leader, over one's own point, over
-# another point; to lead across a point; and to be a line's height away.
+# another point, beside another label's point; to lead across a point; to be a line's height away.
 _OVER_LABEL, _OVER_LEADER, _OVER_SELF, _OVER_POINT = 1e4, 100.0, 30.0, 4.0
-_CROSSED_POINT, _DISTANCE = 0.8, 0.15
+_NEAR_OTHER, _CROSSED_POINT, _DISTANCE = 15.0, 0.8, 0.15
 
 
 def place_labels(anchors: Floats, sizes: Floats, obstacles: Floats, box: Floats) -> Floats:
@@ -36,6 +36,8 @@ def place_labels(anchors: Floats, sizes: Floats, obstacles: Floats, box: Floats)
     if not count:
         return np.empty((0, 2))
     unit = float(sizes[:, 1].min())
+    cell = 0.25 * unit
+    obstacles = np.unique(np.round(obstacles / cell), axis=0) * cell  # a crowd counts once
     places, alone = [], []
     for anchor, size in zip(anchors, sizes, strict=True):
         all_places = _places(anchor, size, box, unit)
@@ -92,12 +94,14 @@ def _alone(places: Floats, anchor: Floats, size: Floats, obstacles: Floats, unit
     way, to = rim(anchor, places, size) - anchor, obstacles - anchor
     length = np.hypot(way[:, 0], way[:, 1])
     cost = _DISTANCE * length / unit + _OVER_SELF * (length < 0.6 * unit)
-    covered = (np.abs(places[:, None] - obstacles) < size / 2.0 + 0.3 * unit).all(axis=2)
+    half = size / 2.0 + 0.3 * unit
+    covered = np.abs(places[:, :1] - obstacles[:, 0]) < half[0]
+    covered &= np.abs(places[:, 1:] - obstacles[:, 1]) < half[1]
     cost += _OVER_POINT * covered.sum(axis=1)
-    length = np.maximum(length, 1e-9)[:, None]
-    along = (way @ to.T) / length
-    across = np.abs(way[:, :1] * to[:, 1] - way[:, 1:] * to[:, 0]) / length
-    crossed = (along > 0.5 * unit) & (along < length) & (across < 0.35 * unit)
+    way = way / np.maximum(length, 1e-9)[:, None]
+    along = way @ to.T
+    crossed = np.abs(way[:, :1] * to[:, 1] - way[:, 1:] * to[:, 0]) < 0.35 * unit
+    crossed &= (along > 0.5 * unit) & (along < length[:, None])
     return np.asarray(cost + _CROSSED_POINT * crossed.sum(axis=1))
 
 
@@ -113,22 +117,35 @@ def _beside(
     """Cost (C, D) of each of our places (C, 2) beside each of theirs (D, 2)."""
     ours, theirs = ours[:, None], theirs[None, :]
     margin = np.array([0.4, 0.2]) * unit
-    over = (np.abs(ours - theirs) < (our_size + their_size) / 2.0 + margin).all(axis=2)
+    reach = (our_size + their_size) / 2.0 + margin
+    over = np.abs(ours[..., 0] - theirs[..., 0]) < reach[0]
+    over &= np.abs(ours[..., 1] - theirs[..., 1]) < reach[1]
     our_end, their_end = rim(our_anchor, ours, our_size), rim(their_anchor, theirs, their_size)
     met = _hits(their_anchor, their_end, ours, (our_size + margin) / 2.0).astype(np.float64)
     met += _hits(our_anchor, our_end, theirs, (their_size + margin) / 2.0)
     met += _crosses(our_anchor, our_end, their_anchor, their_end)
-    return np.asarray(_OVER_LABEL * over + _OVER_LEADER * met)
+    near = 1.0 * _holds(ours, our_size / 2.0 + 1.6 * unit, their_anchor)
+    near = near + _holds(theirs, their_size / 2.0 + 1.6 * unit, our_anchor)
+    return np.asarray(_OVER_LABEL * over + _OVER_LEADER * met + _NEAR_OTHER * near)
+
+
+def _holds(centre: Floats, half: Floats, point: Floats) -> NDArray[np.bool_]:
+    """Whether boxes around the centres hold a point."""
+    return np.asarray((np.abs(centre - point) < half).all(axis=-1))
 
 
 def _hits(start: Floats, end: Floats, centre: Floats, half: Floats) -> NDArray[np.bool_]:
     """Whether segments start–end go through boxes around the centres (slab method)."""
-    way = end - start
-    way = np.where(np.abs(way) < 1e-9, 1e-9, way)
-    one, two = (centre - half - start) / way, (centre + half - start) / way
-    enter = np.minimum(one, two).max(axis=-1)
-    leave = np.maximum(one, two).min(axis=-1)
-    return np.asarray((enter <= leave) & (leave >= 0.0) & (enter <= 1.0))
+    enter: Floats | float = 0.0
+    leave: Floats | float = 1.0
+    for axis in (0, 1):
+        way = end[..., axis] - start[..., axis]
+        way = np.where(np.abs(way) < 1e-9, 1e-9, way)
+        to = centre[..., axis] - start[..., axis]
+        one, two = (to - half[axis]) / way, (to + half[axis]) / way
+        enter = np.maximum(enter, np.minimum(one, two))
+        leave = np.minimum(leave, np.maximum(one, two))
+    return np.asarray(enter <= leave)
 
 
 def _crosses(a: Floats, b: Floats, c: Floats, d: Floats) -> NDArray[np.bool_]:

@@ -1,0 +1,135 @@
+"""Metrics of one cell, from what the store keeps: arrays in, numbers out.
+
+wenzel2022, Section 3 and Appendix C: error, NLL, ECE, demographic disparity on inferred
+environments. All take arrays over examples; unreadable and unlabelled examples are left out
+before, and counted.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shiftbed.errors import InputError
+
+__all__ = [
+    "brier",
+    "calibration_error",
+    "demographic_disparity",
+    "environments",
+    "environments_by_descent",
+    "group_accuracy",
+    "negative_log_likelihood",
+]
+
+Floats = NDArray[np.float64]
+
+
+def negative_log_likelihood(label_prob: ArrayLike) -> float:
+    """Mean of −ln p_y. A probability of exactly 0 is taken as the smallest float32.
+
+    >>> round(negative_log_likelihood([0.5, 0.25]), 4)
+    1.0397
+    """
+    p = np.asarray(label_prob, dtype=np.float64)
+    return float(-np.log(np.maximum(p, float(np.finfo(np.float32).tiny))).mean())
+
+
+def brier(label_prob: ArrayLike, sum_squares: ArrayLike) -> float:
+    """Multi-class Brier score, mean of Σ_c (p_c − 1[c = y])² = Σ_c p_c² − 2 p_y + 1.
+
+    >>> brier([1.0, 0.5], [1.0, 0.5])
+    0.25
+    """
+    p, squares = np.asarray(label_prob, np.float64), np.asarray(sum_squares, np.float64)
+    return float((squares - 2.0 * p + 1.0).mean())
+
+
+def calibration_error(confidence: ArrayLike, right: ArrayLike, bins: int = 10) -> float:
+    """Expected calibration error: Σ_b (n_b/n)·|accuracy_b − confidence_b|.
+
+    Bins are equal-width and left-closed, [0, 0.1), [0.1, 0.2), … [0.9, 1.0], a confidence of 1.0
+    in the last (torchmetrics closes bins on the right, which differs only for confidences exactly
+    on an edge).
+
+    >>> round(calibration_error([0.95, 0.95], [True, False]), 6)
+    0.45
+    """
+    p, hit = np.asarray(confidence, np.float64), np.asarray(right, np.float64)
+    if len(p) == 0:
+        raise InputError("calibration error of no examples is undefined")
+    index = np.minimum(np.searchsorted(bin_edges(bins), p, side="right") - 1, bins - 1)
+    count = np.bincount(index, minlength=bins)
+    gap = np.bincount(index, weights=hit - p, minlength=bins)
+    return float(np.abs(gap).sum() / count.sum())
+
+
+def bin_edges(bins: int) -> Floats:
+    """Edges of the bins in single precision, as confidences are stored."""
+    return np.linspace(0.0, 1.0, bins + 1, dtype=np.float32).astype(np.float64)
+
+
+def group_accuracy(right: ArrayLike, group: ArrayLike) -> dict[Any, tuple[float, int]]:
+    """Accuracy and n of each group (class, domain, video).
+
+    >>> group_accuracy([True, False, True], ["a", "a", "b"])
+    {'a': (0.5, 2), 'b': (1.0, 1)}
+    """
+    hit = np.asarray(right, dtype=np.float64)
+    names, index = np.unique(np.asarray(group), return_inverse=True)
+    count = np.bincount(index, minlength=len(names))
+    total = np.bincount(index, weights=hit, minlength=len(names))
+    return {
+        name: (float(t / c), int(c))
+        for name, t, c in zip(names.tolist(), total, count, strict=True)
+    }
+
+
+def environments(scale_gradient: ArrayLike) -> NDArray[np.bool_]:
+    """The two environments that maximise the IRM penalty (EIIL), in closed form.
+
+    With g_i = Σ_c p_c z_c − z_y, the derivative of example i's cross entropy by a scale on the
+    logits, the two environments' gradients sum to a constant, so the optimum is e_i = 1[g_i > 0].
+
+    >>> environments([0.3, -0.1, 0.0]).tolist()
+    [True, False, False]
+    """
+    return np.asarray(scale_gradient, dtype=np.float64) > 0.0
+
+
+def environments_by_descent(
+    scale_gradient: ArrayLike, *, steps: int = 10_000, rate: float = 0.001, seed: int = 0
+) -> NDArray[np.bool_]:
+    """The same by gradient ascent with Adam on soft assignments, as the reference code does.
+
+    Maximises ½[(mean_i q_i g_i)² + (mean_i (1−q_i) g_i)²], q = sigmoid(w), from random w.
+    """
+    g = np.asarray(scale_gradient, dtype=np.float64)
+    w = np.random.default_rng(seed).standard_normal(len(g))
+    first, second = np.zeros_like(w), np.zeros_like(w)
+    for step in range(1, steps + 1):
+        q = 1.0 / (1.0 + np.exp(-w))
+        inside, outside = float((q * g).mean()), float(((1.0 - q) * g).mean())
+        slope = -(inside - outside) * g * q * (1.0 - q)  # of the loss; 1/n is Adam's to undo
+        first = 0.9 * first + 0.1 * slope
+        second = 0.999 * second + 0.001 * slope**2
+        move = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        w -= rate * move
+    return w > 0.0
+
+
+def demographic_disparity(predicted: ArrayLike, environment: ArrayLike) -> float:
+    """Σ_e (n_e/n)·TV(P(ŷ), P(ŷ | e)) over the environments, of argmax predictions.
+
+    >>> round(demographic_disparity([0, 0, 1, 1], [True, True, False, False]), 6)
+    0.5
+    """
+    label, where = np.asarray(predicted), np.asarray(environment)
+    _, index = np.unique(label, return_inverse=True)
+    overall = np.bincount(index) / len(index)
+    total = 0.0
+    for e in np.unique(where):
+        inside = where == e
+        share = np.bincount(index[inside], minlength=len(overall)) / inside.sum()
+        total += float(inside.mean()) * 0.5 * float(np.abs(overall - share).sum())
+    return total

@@ -1,0 +1,126 @@
+"""Where a store's files live: a local directory, or anything fsspec can reach.
+
+A seam of five methods. Local files are written to a temporary name, synced and renamed; an object
+store's put is atomic by itself.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Protocol
+
+from shiftbed.errors import InputError
+
+__all__ = ["Files", "LocalFiles", "RemoteFiles", "open_files"]
+
+
+class Files(Protocol):
+    """Byte files by relative name, with '/' between folders."""
+
+    root: str
+
+    def read(self, name: str) -> bytes: ...
+
+    def write(self, name: str, data: bytes) -> None: ...
+
+    def below(self, folder: str) -> list[str]:
+        """All files below a folder, sorted; temporary files are not among them."""
+        ...
+
+    def exists(self, name: str) -> bool: ...
+
+    def remove(self, name: str) -> None: ...
+
+
+class LocalFiles:
+    """A directory of this machine."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = str(root)
+        self._root = Path(root)
+
+    def read(self, name: str) -> bytes:
+        return (self._root / name).read_bytes()
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self._root / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+        except OSError as error:
+            raise InputError(f"cannot write to store {self.root}: {error.strerror}") from None
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+            raise
+
+    def below(self, folder: str) -> list[str]:
+        found = []
+        for directory, _, names in os.walk(self._root / folder):
+            inside = Path(directory).relative_to(self._root).as_posix()
+            found += [f"{inside}/{name}" for name in names if not name.startswith(".")]
+        return sorted(found)
+
+    def exists(self, name: str) -> bool:
+        return (self._root / name).exists()
+
+    def remove(self, name: str) -> None:
+        (self._root / name).unlink(missing_ok=True)
+
+    def leftovers(self) -> list[str]:
+        """Temporary files that a killed writer left behind."""
+        found = self._root.rglob(".*.part")
+        return sorted(path.relative_to(self._root).as_posix() for path in found)
+
+
+class RemoteFiles:
+    """A folder of an fsspec filesystem, such as ``s3://bucket/store`` or ``memory://store``."""
+
+    def __init__(self, root: str, **options: Any) -> None:
+        try:
+            import fsspec
+        except ImportError:
+            raise InputError(f"store {root} needs fsspec: install shiftbed[evaluate]") from None
+        self.root = root
+        self._files, self._path = fsspec.core.url_to_fs(root, **options)
+
+    def _at(self, name: str) -> str:
+        return f"{self._path.rstrip('/')}/{name}"
+
+    def read(self, name: str) -> bytes:
+        return bytes(self._files.cat_file(self._at(name)))
+
+    def write(self, name: str, data: bytes) -> None:
+        target = self._at(name)
+        self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
+        self._files.pipe_file(target, data)
+
+    def below(self, folder: str) -> list[str]:
+        if not self._files.exists(self._at(folder)):
+            return []
+        start = len(self._at(""))
+        return sorted(str(name)[start:] for name in self._files.find(self._at(folder)))
+
+    def exists(self, name: str) -> bool:
+        return bool(self._files.exists(self._at(name)))
+
+    def remove(self, name: str) -> None:
+        if self.exists(name):
+            self._files.rm_file(self._at(name))
+
+    def leftovers(self) -> list[str]:
+        return []
+
+
+def open_files(path: str | Path, **options: Any) -> LocalFiles | RemoteFiles:
+    """A directory for a plain path, an fsspec filesystem for a URL."""
+    if "://" in str(path):
+        return RemoteFiles(str(path), **options)
+    return LocalFiles(path)

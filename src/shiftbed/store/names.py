@@ -1,0 +1,48 @@
+"""File names for models and settings: readable, reversible, and safe on any file system."""
+
+import hashlib
+from urllib.parse import quote, unquote
+
+__all__ = ["decode", "encode", "part_name", "part_range"]
+
+_LONGEST = 180
+
+
+def encode(name: str) -> str:
+    """Percent-encoded as in Hive partitions; a very long name is cut and given its hash.
+
+    >>> encode("timm:resnet18/a b")
+    'timm%3Aresnet18%2Fa%20b'
+    """
+    plain = quote(name, safe="@+,=")
+    if plain in (".", ".."):
+        plain = plain.replace(".", "%2E")
+    if len(plain) <= _LONGEST:
+        return plain
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{plain[: _LONGEST - 17]}~{digest}"
+
+
+def decode(text: str) -> str:
+    """The name again (of a cut name only what is left of it)."""
+    return unquote(text)
+
+
+def part_name(start: int, stop: int) -> str:
+    """A part's file name: examples start … stop−1.
+
+    >>> part_name(0, 2048)
+    'part-0000000000-0000002048.parquet'
+    """
+    return f"part-{start:010d}-{stop:010d}.parquet"
+
+
+def part_range(name: str) -> tuple[int, int] | None:
+    """Start and stop from a part's file name, None if it is not one."""
+    stem = name.rpartition("/")[2]
+    if not (stem.startswith("part-") and stem.endswith(".parquet")):
+        return None
+    pieces = stem.removeprefix("part-").removesuffix(".parquet").split("-")
+    if len(pieces) != 2 or not all(piece.isdigit() for piece in pieces):
+        return None
+    return int(pieces[0]), int(pieces[1])

@@ -1,0 +1,240 @@
+"""``PredictionStore``: models × settings → predictions, labels once per test set.
+
+    STORE/store.json
+    STORE/test_sets/setting=S.json                     what the test set is
+    STORE/test_sets/setting=S.parquet                  example, label, group: once, not per model
+    STORE/cells/model=M/setting=S.json                 provenance, state, how the cell ended
+    STORE/predictions/model=M/setting=S/part-A-B.parquet   examples A … B−1
+
+Parts have fixed bounds and their bytes depend on the predictions alone, so a run that was killed
+and run again leaves the same files as one that was not, and two writers of one cell write the same
+bytes. polars and DuckDB read ``predictions/**/*.parquet`` with ``hive_partitioning`` directly.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.store.files import open_files
+from shiftbed.store.names import encode, part_name, part_range
+from shiftbed.store.parts import read_part, write_part
+
+__all__ = ["PredictionStore", "StoredTestSet", "cell_folder", "covers"]
+
+FORMAT = 1
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredTestSet:
+    """A setting's examples in order, with labels (−1 unknown) or label sets, and groups."""
+
+    setting: str
+    examples: tuple[str, ...]
+    labels: NDArray[np.int64]
+    fingerprint: str
+    label_policy: str = ""
+    classes: int | None = None
+    """Number of classes of the target label space, if known."""
+    label_sets: tuple[tuple[int, ...], ...] | None = None
+    """For multi-label targets: the right answers of each example; none means left out."""
+    groups: tuple[str, ...] | None = None
+    details: Mapping[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+
+class PredictionStore:
+    """A store at a path or URL; made when first written to.
+
+    >>> store = PredictionStore("memory://doctest")
+    >>> store.models()
+    []
+    """
+
+    def __init__(self, path: str | Path, **options: Any) -> None:
+        self.files = open_files(path, **options)
+        if self.files.exists("store.json"):
+            try:
+                found = json.loads(self.files.read("store.json"))["format"]
+            except (ValueError, KeyError, TypeError):
+                raise InputError(f"{path}: store.json is damaged") from None
+            if found != FORMAT:
+                raise InputError(f"{path}: store format {found!r}, expected {FORMAT}")
+
+    @classmethod
+    def existing(cls, path: str | Path, **options: Any) -> "PredictionStore":
+        """A store that must be there already."""
+        store = cls(path, **options)
+        if not store.files.exists("store.json"):
+            raise InputError(f"{path}: no prediction store there")
+        return store
+
+    def _write(self, name: str, data: bytes) -> None:
+        if not self.files.exists("store.json"):
+            self.files.write("store.json", json.dumps({"format": FORMAT}).encode())
+        self.files.write(name, data)
+
+    # --- test sets ---------------------------------------------------------------------------
+
+    def add_test_set(self, test_set: StoredTestSet) -> None:
+        """Write a setting's examples and labels, once; others under its name are refused."""
+        there = self._test_set_json(test_set.setting)
+        if there is not None:
+            if there["fingerprint"] != test_set.fingerprint:
+                raise InputError(
+                    f"setting {test_set.setting!r} is in the store with other examples or labels "
+                    f"({there['fingerprint'][:19]}…, now {test_set.fingerprint[:19]}…)"
+                )
+            return
+        columns: dict[str, Any] = {"example": list(test_set.examples), "label": test_set.labels}
+        if test_set.label_sets is not None:
+            sets = [list(s) for s in test_set.label_sets]
+            columns["labels"] = pl.Series(sets, dtype=pl.List(pl.Int64))
+        if test_set.groups is not None:
+            columns["group"] = list(test_set.groups)
+        buffer = io.BytesIO()
+        pl.DataFrame(columns).write_parquet(buffer, compression="zstd")
+        name = f"test_sets/setting={encode(test_set.setting)}"
+        self._write(f"{name}.parquet", buffer.getvalue())
+        about = {
+            "setting": test_set.setting,
+            "n": len(test_set),
+            "fingerprint": test_set.fingerprint,
+            "label_policy": test_set.label_policy,
+            "classes": test_set.classes,
+            "details": dict(test_set.details or {}),
+        }
+        self._write(f"{name}.json", _json(about))
+
+    def _test_set_json(self, setting: str) -> dict[str, Any] | None:
+        name = f"test_sets/setting={encode(setting)}.json"
+        return json.loads(self.files.read(name)) if self.files.exists(name) else None
+
+    def test_set(self, setting: str) -> StoredTestSet:
+        about = self._test_set_json(setting)
+        if about is None:
+            raise unknown("setting in the store", setting, self.settings())
+        data = self.files.read(f"test_sets/setting={encode(setting)}.parquet")
+        frame = pl.read_parquet(io.BytesIO(data))
+        sets = frame["labels"].to_list() if "labels" in frame.columns else None
+        return StoredTestSet(
+            setting=setting,
+            examples=tuple(frame["example"].to_list()),
+            labels=frame["label"].to_numpy().astype(np.int64),
+            fingerprint=about["fingerprint"],
+            label_policy=about["label_policy"],
+            classes=about["classes"],
+            label_sets=None if sets is None else tuple(tuple(s) for s in sets),
+            groups=tuple(frame["group"].to_list()) if "group" in frame.columns else None,
+            details=about["details"],
+        )
+
+    def settings(self) -> list[str]:
+        names = [n for n in self.files.below("test_sets") if n.endswith(".json")]
+        return sorted(json.loads(self.files.read(name))["setting"] for name in names)
+
+    # --- cells -------------------------------------------------------------------------------
+
+    def write_cell(self, model: str, setting: str, record: Mapping[str, Any]) -> None:
+        """The cell's provenance record, replacing an older one."""
+        whole = {"model": model, "setting": setting, **record}
+        self._write(_cell(model, setting), _json(whole))
+
+    def cell(self, model: str, setting: str) -> dict[str, Any] | None:
+        name = _cell(model, setting)
+        return json.loads(self.files.read(name)) if self.files.exists(name) else None
+
+    def cells(self) -> list[dict[str, Any]]:
+        """All cells' records, by model and setting."""
+        names = [n for n in self.files.below("cells") if n.endswith(".json")]
+        return [json.loads(self.files.read(name)) for name in names]
+
+    def models(self) -> list[str]:
+        return sorted({record["model"] for record in self.cells()})
+
+    # --- predictions -------------------------------------------------------------------------
+
+    def write_part(self, model: str, setting: str, start: int, frame: pl.DataFrame) -> None:
+        """Predictions for examples start … start + len(frame) − 1."""
+        folder = cell_folder(model, setting)
+        name = part_name(start, start + len(frame))
+        self._write(f"{folder}/{name}", write_part(frame))
+
+    def write_parts(self, parts: Iterable[tuple[str, str, int, pl.DataFrame]]) -> None:
+        """Many parts, written side by side: most of the time is waiting for the disk."""
+        todo = list(parts)
+        if not todo:
+            return
+        self.write_part(*todo[0])
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda one: self.write_part(*one), todo[1:]))
+
+    def parts(self, model: str, setting: str) -> list[Range]:
+        """The ranges of examples that are there, in order."""
+        names = self.files.below(cell_folder(model, setting))
+        return sorted(r for r in map(part_range, names) if r is not None)
+
+    def read_range(
+        self, model: str, setting: str, part: Range, columns: list[str] | None = None
+    ) -> pl.DataFrame:
+        data = self.files.read(f"{cell_folder(model, setting)}/{part_name(*part)}")
+        return read_part(data, columns)
+
+    def read(self, model: str, setting: str, columns: list[str] | None = None) -> pl.DataFrame:
+        """All predictions of a cell, in the order of the examples."""
+        parts = self.parts(model, setting)
+        if not parts:
+            raise InputError(f"no predictions of {model!r} on {setting!r} in the store")
+        return pl.concat(
+            [self.read_range(model, setting, part, columns) for part in parts],
+            how="vertical_relaxed",
+        )
+
+    def complete(self, model: str, setting: str) -> bool:
+        """Whether every example of the setting has been predicted (or found unreadable)."""
+        about = self._test_set_json(setting)
+        return about is not None and covers(self.parts(model, setting), about["n"])
+
+    def missing(self, model: str, setting: str, ranges: Iterable[Range]) -> list[Range]:
+        """Those of the ranges that are not there yet."""
+        there = set(self.parts(model, setting))
+        return [one for one in ranges if one not in there]
+
+    def remove(self, model: str, setting: str) -> None:
+        """Forget a cell."""
+        for part in self.parts(model, setting):
+            self.files.remove(f"{cell_folder(model, setting)}/{part_name(*part)}")
+        self.files.remove(_cell(model, setting))
+
+
+def covers(parts: list[Range], n: int) -> bool:
+    """Whether ranges cover 0 … n−1 without gap or overlap."""
+    at = 0
+    for start, stop in parts:
+        if start != at:
+            return False
+        at = stop
+    return at == n
+
+
+def cell_folder(model: str, setting: str) -> str:
+    return f"predictions/model={encode(model)}/setting={encode(setting)}"
+
+
+def _cell(model: str, setting: str) -> str:
+    return f"cells/model={encode(model)}/setting={encode(setting)}.json"
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True).encode()
