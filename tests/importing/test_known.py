@@ -97,6 +97,13 @@ def test_what_validate_writes(write, refused, content):
     assert other.usual_size("objectnet") == 18_574
 
 
+def test_what_validate_writes_joins_the_result_files(write):
+    files = [write("results-imagenet.csv", ID), write("out.json", json.dumps(validated()))]
+    bed = import_results(files, setting_names={"out": "imagenet_sketch"})
+    assert bed.value[1].tolist() == [80.376 / 100, 80.3762 / 100]
+    assert bed.models["crop_pct"].to_list() == [0.9, 1.0, 0.875]
+
+
 def test_renamed_timm_settings_keep_sizes_and_shifts(write):
     files = [write("results-imagenet.csv", ID), write("results-sketch.csv", OOD)]
     bed = import_results(files, setting_names={"imagenet": "val", "results-sketch": "sketch"})

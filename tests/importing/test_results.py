@@ -96,6 +96,8 @@ def test_settings_that_get_one_name(write, refused):
     [
         ({"setting_names": {"vall": "x"}}, "unknown setting or file 'vall'; did you mean 'val'"),
         ({"info": ["dept"]}, "unknown column 'dept'; did you mean 'depth'"),
+        ({"ignore": ["dept"]}, "unknown column 'dept'; did you mean 'depth'"),
+        ({"setting_names": {"val": " "}}, "the new name of 'val' is empty"),
         ({"unit": "per cent"}, "unknown unit 'per cent'; did you mean 'percent'"),
         ({"layout": "broad"}, "unknown layout 'broad'"),
     ],

@@ -5,7 +5,17 @@ import sys
 
 import typer
 
-from shiftbed.cli import across, imports, lines, papers, placing, plots, testbeds
+from shiftbed.cli import (
+    across,
+    imports,
+    lines,
+    papers,
+    placing,
+    plots,
+    running,
+    stores,
+    testbeds,
+)
 from shiftbed.errors import InputError
 
 __all__ = ["app", "main"]
@@ -18,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(testbeds.app, name="testbeds")
+app.add_typer(stores.app, name="store")
 app.command("place")(placing.place)
 app.command("fit")(lines.fit)
 app.command("rank")(lines.rank)
@@ -29,6 +40,9 @@ app.command("plot")(plots.plot)
 app.command("report")(plots.report)
 app.command("import")(imports.import_)
 app.command("reproduce")(papers.reproduce)
+app.command("eval")(running.eval_)
+app.command("run")(running.run)
+app.command("score")(running.score)
 
 
 @app.callback(invoke_without_command=True)

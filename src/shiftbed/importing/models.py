@@ -36,12 +36,12 @@ def merge_models(parts: Sequence[Part]) -> pl.DataFrame:
     )
     models = every.select("model").unique(maintain_order=True)
     numeric = frozenset[str]().union(*(part.numeric for part in parts))
+    every = every.with_columns(typed(every[c]) for c in every.columns if c in numeric)
     columns = {
         name: _known(parts, every.select("model", name, LINE, PART).drop_nulls(name), models)
         for name in every.columns
         if name not in ("model", LINE, PART)
     }
-    columns = {name: typed(c) if name in numeric else c for name, c in columns.items()}
     nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(models))
     fit = columns.pop("in_fit_set", None)
     everyone = pl.Series([True]).new_from_index(0, len(models))
@@ -66,7 +66,8 @@ def _known(parts: Sequence[Part], said: pl.DataFrame, models: pl.DataFrame) -> p
         one = said.filter(pl.col("model") == two["model"]).row(0, named=True)
         raise InputError(
             f"{place(parts, two)}, column {shown(name)}: {shown(str(two[name]))} for model "
-            f"{shown(two['model'])}, but {place(parts, one)} says {shown(str(one[name]))}"
+            f"{shown(two['model'])}, but {place(parts, one)} says {shown(str(one[name]))}; "
+            "ignore (--ignore) leaves a column out"
         )
     return models.join(said, on="model", how="left", maintain_order="left")[name]
 

@@ -53,22 +53,22 @@ def import_results(
     if not listed:
         raise InputError("no file to import")
     sizes, setting_names = dict(sizes or {}), dict(setting_names or {})
-    _check(unit, layout, sizes)
-    found = [_read(str(path), layout, ignore) for path in listed]
+    _check(unit, layout, sizes, setting_names)
+    found = [_read(str(path), layout) for path in listed]
+    tables = [one for one in found if isinstance(one, Table)]
+    _check_used("column", [*info, *ignore], {c for one in tables for c in one.frame.columns})
     predictions = [one for group in found if not isinstance(group, Table) for one in group]
     named, keys = name_settings(predictions, setting_names)
     united = iter(unite(named))
     parts: list[Part] = []
     for one in found:
         if isinstance(one, Table):
-            part, more = _part(one, layout, unit, info, setting_names)
+            part, more = _part(one.drop(ignore), layout, unit, info, setting_names)
             parts.append(part)
             keys |= more
         else:
             parts += [part_of_predictions(next(united)) for _ in one]
     _check_used("setting or file", setting_names, keys)
-    tables = [one for one in found if isinstance(one, Table)]
-    _check_used("column", info, {c for one in tables for c in one.frame.columns})
     _check_percent(parts)
     return assemble(
         parts,
@@ -82,7 +82,9 @@ def import_results(
     )
 
 
-def _check(unit: str | None, layout: str | None, sizes: Mapping[str, Any]) -> None:
+def _check(
+    unit: str | None, layout: str | None, sizes: Mapping[str, Any], names: Mapping[str, str]
+) -> None:
     if unit is not None and unit not in get_args(Unit):
         raise unknown("unit", str(unit), get_args(Unit))
     if layout is not None and layout not in LAYOUTS:
@@ -92,6 +94,10 @@ def _check(unit: str | None, layout: str | None, sizes: Mapping[str, Any]) -> No
             raise InputError(
                 f"size of setting {setting!r} must be a whole number from 1 to {MOST}, got {size!r}"
             )
+
+    for old, new in names.items():
+        if not new.strip():
+            raise InputError(f"the new name of {old!r} is empty")
 
 
 def _check_used(what: str, given: Collection[str], known: set[str]) -> None:
@@ -111,14 +117,14 @@ def _check_percent(parts: Sequence[Part]) -> None:
         )
 
 
-def _read(path: str, layout: str | None, ignore: Collection[str]) -> Table | list[Predictions]:
+def _read(path: str, layout: str | None) -> Table | list[Predictions]:
     data = read_bytes(path)
     archive = is_archive(data) or Path(path).suffix.lower() == ".npz"
     if archive and layout not in (None, "predictions"):
         raise InputError(f"{path}: an .npz file holds predictions, not the layout {layout!r}")
     if archive or layout == "predictions":
         return parse_predictions(path, data)
-    return read_table(path, data).drop(ignore)
+    return read_table(path, data)
 
 
 def _part(

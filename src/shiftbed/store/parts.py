@@ -44,7 +44,8 @@ def part_from_logits(
     rows = np.arange(n)
     known = (labels >= 0) & (labels < classes)
     at = np.where(known, labels, 0)
-    expected = np.einsum("nc,nc->n", probability, scores.astype(np.float64))
+    finite = np.where(probability > 0, scores, 0.0)  # a class that is never predicted has −∞
+    expected = np.einsum("nc,nc->n", probability, finite)
     kind = np.uint16 if classes <= 1 << 16 else np.uint32
     columns: dict[str, NDArray[np.generic]] = {}
     for j in range(k):

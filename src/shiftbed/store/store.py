@@ -144,6 +144,18 @@ class PredictionStore:
         names = [n for n in self.files.below("test_sets") if n.endswith(".json")]
         return sorted(json.loads(self.files.read(name))["setting"] for name in names)
 
+    # --- what the testbed is -----------------------------------------------------------------
+
+    def write_about(self, about: Mapping[str, Any]) -> None:
+        """The testbed's own record: its name, its shifts, what is known of its models."""
+        self._write("testbed.json", _json(about))
+
+    def about(self) -> dict[str, Any]:
+        if not self.files.exists("testbed.json"):
+            return {}
+        found = json.loads(self.files.read("testbed.json"))
+        return found if isinstance(found, dict) else {}
+
     # --- cells -------------------------------------------------------------------------------
 
     def write_cell(self, model: str, setting: str, record: Mapping[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """Scores of a store: every metric of every cell, recomputed from the predictions kept."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from shiftbed.analysis.metrics import (
     group_accuracy,
     negative_log_likelihood,
 )
-from shiftbed.errors import InputError, unknown
-from shiftbed.store import PredictionStore, StoredTestSet
+from shiftbed.errors import unknown
+from shiftbed.store import Answers, PredictionStore, StoredTestSet, read_answers
 
-__all__ = ["METRICS", "Cell", "read_cell", "score"]
+__all__ = ["METRICS", "score"]
 
 _NEEDS = {
     "top1": ["class_1"],
@@ -35,62 +34,6 @@ _NEEDS = {
 }
 METRICS = tuple(_NEEDS)
 _COUNTS = ("top1", "top5")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Cell:
-    """What one model answered in one setting, for the examples that count."""
-
-    model: str
-    setting: str
-    frame: pl.DataFrame
-    right: NDArray[np.bool_]
-    labels: NDArray[np.int64]
-    groups: NDArray[np.str_] | None
-    unreadable: int
-    unlabelled: int
-    label_policy: str
-
-
-def read_cell(
-    store: PredictionStore, model: str, test_set: StoredTestSet, columns: list[str]
-) -> Cell:
-    """Read some columns of a cell; unreadable and unlabelled examples are left out and counted."""
-    setting = test_set.setting
-    frame = store.read(model, setting, sorted({"class_1", *columns}))
-    if len(frame) != len(test_set):
-        raise InputError(
-            f"{model!r} on {setting!r} has {len(frame)} of {len(test_set)} predictions; "
-            "run it again to continue, or see 'shiftbed store verify'"
-        )
-    readable = frame["class_1"].is_not_null().to_numpy()
-    predicted = frame["class_1"].fill_null(0).to_numpy().astype(np.int64)
-    labelled, right = _judge(test_set, predicted)
-    keep = readable & labelled
-    groups = None if test_set.groups is None else np.asarray(test_set.groups)[keep]
-    return Cell(
-        model=model,
-        setting=setting,
-        frame=frame.filter(pl.Series(keep)) if not keep.all() else frame,
-        right=right[keep],
-        labels=test_set.labels[keep],
-        groups=groups,
-        unreadable=int((~readable).sum()),
-        unlabelled=int((readable & ~labelled).sum()),
-        label_policy=test_set.label_policy,
-    )
-
-
-def _judge(
-    test_set: StoredTestSet, predicted: NDArray[np.int64]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which examples have a right answer, and which were answered right."""
-    if test_set.label_sets is None:
-        return test_set.labels >= 0, predicted == test_set.labels
-    sets = test_set.label_sets
-    labelled = np.array([bool(s) for s in sets], dtype=bool)
-    right = np.array([p in s for p, s in zip(predicted.tolist(), sets, strict=True)], dtype=bool)
-    return labelled, right
 
 
 def score(
@@ -166,7 +109,7 @@ def _score_cell(
     there = set(store.read_range(model, test_set.setting, first).columns)
     possible = [m for m in metrics if set(_NEEDS[m]) <= there]
     columns = sorted({c for m in possible for c in _NEEDS[m]})
-    cell = read_cell(store, model, test_set, columns)
+    cell = read_answers(store, model, test_set, columns)
     for metric in metrics:
         row: dict[str, Any] = {
             "model": model,
@@ -199,16 +142,16 @@ def _mean(values: NDArray[np.float64], value: float, level: float) -> dict[str, 
     return {"value": value, "note": note, **ends}
 
 
-def _column(cell: Cell, name: str) -> NDArray[np.float64]:
+def _column(cell: Answers, name: str) -> NDArray[np.float64]:
     return cell.frame[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
 
 
-def _top5(cell: Cell, level: float) -> dict[str, Any]:
+def _top5(cell: Answers, level: float) -> dict[str, Any]:
     best = cell.frame.select([f"class_{i}" for i in range(1, 6)]).to_numpy()
     return _counted((best == cell.labels[:, None]).any(axis=1), level)
 
 
-def _nll(cell: Cell, level: float) -> dict[str, Any]:
+def _nll(cell: Answers, level: float) -> dict[str, Any]:
     p = _column(cell, "label_prob")
     if np.isnan(p).any():
         return {"note": "not computable: some examples have no single label"}
@@ -216,20 +159,20 @@ def _nll(cell: Cell, level: float) -> dict[str, Any]:
     return _mean(-np.log(np.maximum(p, floor)), negative_log_likelihood(p), level)
 
 
-def _brier(cell: Cell, level: float) -> dict[str, Any]:
+def _brier(cell: Answers, level: float) -> dict[str, Any]:
     p, squares = _column(cell, "label_prob"), _column(cell, "sum_squares")
     if np.isnan(p).any():
         return {"note": "not computable: some examples have no single label"}
     return _mean(squares - 2 * p + 1, brier(p, squares), level)
 
 
-def _ece(cell: Cell, level: float) -> dict[str, Any]:
+def _ece(cell: Answers, level: float) -> dict[str, Any]:
     value = calibration_error(_column(cell, "prob_1"), cell.right)
     return {"value": value, "note": "10 left-closed bins; no interval"}
 
 
-def _worst(kind: str) -> Callable[[Cell, float], dict[str, Any]]:
-    def value(cell: Cell, level: float) -> dict[str, Any]:
+def _worst(kind: str) -> Callable[[Answers, float], dict[str, Any]]:
+    def value(cell: Answers, level: float) -> dict[str, Any]:
         groups = cell.labels if kind == "class" else cell.groups
         if groups is None:
             return {"note": "not computable: this test set has no groups"}
@@ -242,7 +185,7 @@ def _worst(kind: str) -> Callable[[Cell, float], dict[str, Any]]:
     return value
 
 
-def _disparity(cell: Cell, level: float) -> dict[str, Any]:
+def _disparity(cell: Answers, level: float) -> dict[str, Any]:
     gradient = _column(cell, "scale_gradient")
     if np.isnan(gradient).any():
         return {"note": "not computable: some examples have no single label"}
@@ -251,7 +194,7 @@ def _disparity(cell: Cell, level: float) -> dict[str, Any]:
     return {"value": value, "note": "two inferred environments, closed form; no interval"}
 
 
-_VALUE: dict[str, Callable[[Cell, float], dict[str, Any]]] = {
+_VALUE: dict[str, Callable[[Answers, float], dict[str, Any]]] = {
     "top1": lambda cell, level: _counted(cell.right, level),
     "top5": _top5,
     "nll": _nll,

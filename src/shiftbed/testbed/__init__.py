@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.store import PredictionStore
 from shiftbed.testbed.files import read_testbed, write_testbed
 from shiftbed.testbed.published import PUBLISHED, published
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import choose
+from shiftbed.testbed.stored import testbed_from_store
 
 __all__ = [
     "PUBLISHED",
@@ -15,15 +17,18 @@ __all__ = [
     "open_testbed",
     "published",
     "read_testbed",
+    "testbed_from_store",
     "write_testbed",
 ]
 
 
 def open_testbed(name: str) -> Testbed:
-    """A published testbed by its name, or a testbed file by its path."""
+    """A published testbed by its name, a testbed file or a prediction store by its path."""
     if name in PUBLISHED:
         return published(name)
     path = Path(name)
+    if "://" in name or path.is_dir():
+        return testbed_from_store(PredictionStore.existing(name))
     if path.exists():
         return read_testbed(path)
     if path.suffix or "/" in name:

@@ -1,0 +1,281 @@
+"""``shiftbed run``, ``eval`` and ``score``: models on test sets, into a store, and out of it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shiftbed.cli.output import AsJson, Level, as_json, number, percent, records, table
+from shiftbed.errors import InputError
+
+__all__ = ["eval_", "run", "score"]
+
+Runner = Annotated[str, typer.Option(help="local, processes or ray.")]
+Workers = Annotated[int, typer.Option(help="Worker processes, or Ray workers.", min=1)]
+Address = Annotated[
+    str | None, typer.Option(help="Ray cluster to use (auto for a running one); default: local.")
+]
+BatchSize = Annotated[int | None, typer.Option(help="Images per batch.", min=1)]
+Backend = Annotated[
+    str | None, typer.Option(help="auto, torch, compile or onnxruntime (default auto).")
+]
+Unreadable = Annotated[
+    str | None, typer.Option("--on-unreadable", help="skip (listed by name) or stop.")
+]
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        help="top1, top5, nll, brier, ece, worst_class, worst_group, disparity (default top1).",
+    ),
+]
+
+
+def run(
+    testbed: Annotated[Path, typer.Argument(help="A testbed.toml.")],
+    runner: Runner = "local",
+    workers: Workers = 2,
+    address: Address = None,
+    batch_size: BatchSize = None,
+    backend: Backend = None,
+    on_unreadable: Unreadable = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what is left to do, and an estimate.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Run a testbed: every model in every setting. The same command again continues."""
+    from shiftbed.run import read_spec
+
+    spec = read_spec(testbed)
+    options = _options(batch_size, backend, on_unreadable)
+    if dry_run:
+        _dry_run(spec, json)
+        return
+    summary = _with_progress(
+        spec, quiet=json, runner=runner, workers=workers, address=address, **options
+    )
+    if json:
+        as_json(_summary(spec, summary))
+    else:
+        _say(spec, summary)
+    if summary.failed:
+        raise typer.Exit(1)
+
+
+def eval_(
+    model: Annotated[str, typer.Argument(help="A model, such as timm:resnet18 or onnx:FILE.")],
+    test_sets: Annotated[list[str], typer.Argument(help="Test sets: folders, .npz, .csv, .tar …")],
+    store: Annotated[
+        Path, typer.Option(help="Where predictions are kept (and found again).")
+    ] = Path("store"),
+    name: Annotated[str | None, typer.Option(help="The model's name in the store.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="A local file of weights.")] = None,
+    batch_size: BatchSize = None,
+    backend: Backend = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    on_unreadable: Unreadable = None,
+    metric: Metrics = None,
+    level: Level = 0.95,
+    json: AsJson = False,
+) -> None:
+    """Evaluate one model on test sets; predictions are kept, and found again the next time."""
+    from shiftbed.run import ModelSpec, RunSpec, SettingSpec, TestSetSpec
+    from shiftbed.store import PredictionStore
+    from shiftbed.tables.scores import score as scores_of
+
+    sets = [TestSetSpec(name=_set_name(path), path=path) for path in test_sets]
+    if len({s.name for s in sets}) < len(sets):
+        raise InputError("two test sets have the same name; evaluate them into two stores")
+    spec = RunSpec(
+        name="eval",
+        store=str(store),
+        models=(
+            ModelSpec(
+                spec=model,
+                name=name or model,
+                options={"weights": str(weights)} if weights else {},
+            ),
+        ),
+        settings=tuple(SettingSpec(id=s.name, test_set=s) for s in sets),
+        options={"device": device, "precision": precision},
+    )
+    options = _options(batch_size, backend, on_unreadable)
+    summary = _with_progress(spec, quiet=json, runner="local", workers=1, address=None, **options)
+    for (_, setting), why in summary.failed.items():
+        raise InputError(f"{model} on {setting}: {why}")
+    opened = PredictionStore(store)
+    found = scores_of(
+        opened,
+        metrics=metric or ["top1"],
+        models=[spec.models[0].name],
+        settings=[s.id for s in spec.settings],
+        level=level,
+    )
+    record = opened.cell(spec.models[0].name, spec.settings[0].id) or {}
+    if json:
+        as_json(
+            {
+                "model": spec.models[0].name,
+                "settings": records(found.drop("model")),
+                "backend": record.get("backend"),
+                "images_per_second": summary.images_per_second,
+                "preprocessing": record.get("preprocessing"),
+                "unreadable": sorted(set(record.get("unreadable", []))),
+            }
+        )
+        return
+    _show_scores(f"{spec.models[0].name} ({record.get('backend')})", found, level)
+    for note in sorted(set(summary.notes)):
+        print(note)
+
+
+def score(
+    store: Annotated[str, typer.Argument(help="A prediction store.")],
+    metric: Metrics = None,
+    model: Annotated[list[str] | None, typer.Option(help="Only these models.")] = None,
+    setting: Annotated[list[str] | None, typer.Option(help="Only these settings.")] = None,
+    level: Level = 0.95,
+    json: AsJson = False,
+) -> None:
+    """Score a store: any metric of any cell, from the predictions kept."""
+    from shiftbed.store import PredictionStore
+    from shiftbed.tables.scores import score as scores_of
+
+    opened = PredictionStore.existing(store)
+    found = scores_of(
+        opened, metrics=metric or ["top1"], models=model, settings=setting, level=level
+    )
+    failed = [r for r in opened.cells() if r.get("status") == "failed"]
+    if json:
+        as_json(
+            {
+                "settings": records(found),
+                "failed": [
+                    {"model": r["model"], "setting": r["setting"], "error": r.get("error")}
+                    for r in failed
+                ],
+            }
+        )
+        return
+    _show_scores(str(store), found, level)
+    for record in failed:
+        print(f"failed: {record['model']} on {record['setting']}: {record.get('error')}")
+
+
+def _options(
+    batch_size: int | None, backend: str | None, on_unreadable: str | None
+) -> dict[str, Any]:
+    if on_unreadable not in (None, "skip", "stop"):
+        raise InputError(f"--on-unreadable must be skip or stop, got {on_unreadable!r}")
+    if backend not in (None, "auto", "torch", "compile", "onnxruntime"):
+        raise InputError(f"--backend must be auto, torch, compile or onnxruntime, got {backend!r}")
+    given = {"batch_size": batch_size, "backend": backend, "on_unreadable": on_unreadable}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _set_name(path: str) -> str:
+    plain = path.rstrip("/")
+    if ".npz:" in plain:
+        return plain.rpartition(":")[2]
+    return Path(plain).stem if Path(plain).suffix else Path(plain).name
+
+
+def _with_progress(spec: Any, *, quiet: bool, **options: Any) -> Any:
+    from shiftbed.cli.progress import Progress
+    from shiftbed.run import run as run_it
+
+    with Progress(quiet=quiet) as progress:
+        return run_it(spec, report=progress.part, announce=progress.cells, **options)
+
+
+def _dry_run(spec: Any, json: bool) -> None:
+    from shiftbed.run import plan
+    from shiftbed.store import PredictionStore
+
+    store = PredictionStore(spec.store)
+    cells, broken = plan(spec, store)
+    speed = _speeds(store)
+    jobs = [
+        {
+            "model": cell.key[0],
+            "setting": cell.key[1],
+            "images": cell.images,
+            "parts": len(cell.missing),
+            "seconds": cell.images / speed[cell.key[0]] if cell.key[0] in speed else None,
+        }
+        for cell in cells
+        if cell.missing
+    ]
+    if json:
+        as_json({"jobs": jobs, "broken": broken, "done": len(cells) - len(jobs)})
+        return
+    table(
+        f"{spec.name}: {len(jobs)} cells to run, {len(cells) - len(jobs)} done",
+        ["model", "setting", "images", "parts", "estimate (s)"],
+        [
+            (j["model"], j["setting"], j["images"], j["parts"], number(j["seconds"], 0) or "?")
+            for j in jobs
+        ],
+        left=2,
+        notes=[f"cannot be opened: {name}: {why}" for name, why in broken.items()],
+    )
+
+
+def _speeds(store: Any) -> dict[str, float]:
+    """Images per second of models, from cells of theirs that are complete."""
+    speeds = {}
+    for record in store.cells():
+        if record.get("status") == "complete" and record.get("wall_seconds"):
+            speeds[record["model"]] = record["n"] / record["wall_seconds"]
+    return speeds
+
+
+def _summary(spec: Any, summary: Any) -> dict[str, Any]:
+    return {
+        "testbed": spec.name,
+        "store": spec.store,
+        "complete": len(summary.complete),
+        "failed": [
+            {"model": model, "setting": setting, "error": why}
+            for (model, setting), why in summary.failed.items()
+        ],
+        "images": summary.images,
+        "seconds": summary.seconds,
+        "images_per_second": summary.images_per_second,
+        "unreadable": sorted(set(summary.notes)),
+    }
+
+
+def _say(spec: Any, summary: Any) -> None:
+    speed = summary.images_per_second
+    rate = f", {speed:,.0f} images/s" if speed else ""
+    print(f"{spec.name}: {len(summary.complete)} cells complete, {summary.images:,} images{rate}.")
+    for note in sorted(set(summary.notes)):
+        print(note)
+    for (model, setting), why in summary.failed.items():
+        print(f"failed: {model} on {setting}: {why}")
+    print(f"Scores: shiftbed score {spec.store}")
+
+
+def _show_scores(title: str, found: Any, level: float) -> None:
+    rows = []
+    for row in found.iter_rows(named=True):
+        fraction = row["metric"] in ("top1", "top5", "worst_class", "worst_group")
+        show = percent if fraction else number
+        ends = f"{show(row['low'])} … {show(row['high'])}" if row["low"] is not None else ""
+        left = f", {row['unreadable']} unreadable" if row["unreadable"] else ""
+        rows.append(
+            (
+                row["model"],
+                row["setting"],
+                row["metric"],
+                show(row["value"]),
+                ends,
+                f"{row['n']:,}{left}",
+                "; ".join(t for t in (row["label_policy"], row["note"]) if t),
+            )
+        )
+    header = ["model", "setting", "metric", "value", f"{100 * level:g} % interval", "n", "policy"]
+    table(title, header, rows, left=3)

@@ -1,0 +1,251 @@
+"""What a worker does: open what a task names, predict, write to the store, say it is done."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+from shiftbed.evaluate.backends import choose_backend
+from shiftbed.evaluate.data import TestSet, batches, open_test_set
+from shiftbed.evaluate.models import Model, resolve
+from shiftbed.evaluate.predict import pixels_to_float, predict_part
+from shiftbed.labels import LabelPolicy
+from shiftbed.run.jobs import Done, Task
+from shiftbed.run.spec import ModelSpec, SettingSpec
+from shiftbed.store import PredictionStore, StoredTestSet
+
+__all__ = ["execute", "prepare", "register", "stored_test_set"]
+
+DEFAULTS = {
+    "batch_size": 64,
+    "backend": "auto",
+    "top": 5,
+    "keep_logits": False,
+    "on_unreadable": "skip",
+    "threads": 2,
+    "device": "cpu",
+    "precision": "float32",
+}
+
+
+def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> Done:
+    """Predict the parts of a task; each is written as soon as it is there."""
+    start = time.perf_counter()
+    store = PredictionStore(task.store)
+    record = store.cell(*task.key)
+    if record is None:
+        raise InputError(f"{task.key[0]!r} on {task.key[1]!r} was not prepared")
+    options = DEFAULTS | dict(task.options) | record["options"]
+    _set_threads(options)
+    test_set, stored, policy = _setting(task.setting)
+    model = _model(task.model, options)
+    scorer = _backend(model, record["backend"])
+    images = 0
+    for begin, stop in task.parts:
+        clock = time.perf_counter()
+        part = predict_part(
+            scorer,
+            model.preprocessing.pixels,
+            test_set,
+            stored.labels,
+            policy,
+            begin,
+            stop,
+            batch_size=options["batch_size"],
+            top=options["top"],
+            keep_logits=options["keep_logits"],
+            threads=options["threads"],
+            on_unreadable=options["on_unreadable"],
+        )
+        store.write_part(*task.key, begin, part.frame)
+        images += stop - begin
+        notes = tuple(f"unreadable: {u.example} ({u.reason})" for u in part.unreadable)
+        seconds = time.perf_counter() - clock
+        report(Done(key=task.key, images=stop - begin, seconds=seconds, notes=notes))
+    return Done(key=task.key, images=images, seconds=time.perf_counter() - start)
+
+
+def register(store: PredictionStore, setting: SettingSpec) -> StoredTestSet:
+    """Put a setting's examples and labels into the store (once), and return them."""
+    _, stored, _ = _setting(setting)
+    store.add_test_set(stored)
+    return stored
+
+
+def prepare(
+    store: PredictionStore, model: ModelSpec, setting: SettingSpec, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Write the cell's record before it starts: what will run, on what, with which backend.
+
+    A cell begun earlier keeps its backend and options, so that continuing gives the same bytes.
+    """
+    old = store.cell(model.name, setting.id)
+    if old is not None and "backend" in old:
+        if old.get("status") == "failed":
+            store.write_cell(model.name, setting.id, _without(old, "error") | {"status": "running"})
+        return old
+    options = DEFAULTS | options
+    _set_threads(options)
+    opened = _model(model, options)
+    test_set, stored, _ = _setting(setting)
+    chosen, report = _choose(model, options, test_set)
+    record = {
+        "status": "running",
+        "backend": chosen,
+        "backend_report": report,
+        "options": {k: options[k] for k in ("batch_size", "top", "keep_logits", "on_unreadable")},
+        "preprocessing": opened.preprocessing.describe(),
+        "model_details": opened.describe(),
+        "info": dict(model.info),
+        "spec": model.spec,
+        "label_policy": stored.label_policy,
+        "fingerprint": stored.fingerprint,
+        "n": len(stored),
+        **_provenance(),
+    }
+    store.write_cell(model.name, setting.id, record)
+    return record
+
+
+def _without(record: dict[str, Any], key: str) -> dict[str, Any]:
+    return {k: v for k, v in record.items() if k not in (key, "model", "setting")}
+
+
+def _choose(
+    model: ModelSpec, options: dict[str, Any], test_set: TestSet
+) -> tuple[str, dict[str, Any]]:
+    """The backend for a model, measured on its own first images."""
+    wanted = str(options["backend"])
+    opened = _model(model, options)
+    sample: list[NDArray[np.float32]] = []
+    if wanted == "auto":
+        size = int(options["batch_size"])
+        rows = range(min(len(test_set), 2 * size))
+        for _, pixels, _ in batches(test_set, rows, opened.preprocessing.pixels, size, 1):
+            if len(pixels):
+                sample.append(pixels_to_float(pixels))
+    chosen = choose_backend(opened, sample, backend=wanted)
+    return chosen.name, dict(chosen.report)
+
+
+def _model(model: ModelSpec, options: dict[str, Any]) -> Model:
+    """The model, opened once; the last two stay open."""
+    given = {k: v for k, v in model.options.items() if k != "preprocessing"}
+    given["preprocessing"] = model.options.get("preprocessing") or options.get("preprocessing")
+    given |= {"device": options["device"], "precision": options["precision"]}
+    return _resolved(model.spec, json.dumps(given, sort_keys=True))
+
+
+@lru_cache(maxsize=2)
+def _resolved(spec: str, options: str) -> Model:
+    return resolve(spec, **json.loads(options))
+
+
+_backends: dict[tuple[int, str], Any] = {}
+
+
+def _backend(model: Model, name: str) -> Any:
+    """The backend of that name for an open model; only the last one is kept."""
+    key = (id(model), name)
+    if key not in _backends:
+        _backends.clear()
+        _backends[key] = choose_backend(model, [], backend=name)
+    return _backends[key]
+
+
+def _setting(setting: SettingSpec) -> tuple[TestSet, StoredTestSet, LabelPolicy | None]:
+    return _opened(json.dumps(asdict(setting), sort_keys=True))
+
+
+@lru_cache(maxsize=4)
+def _opened(text: str) -> tuple[TestSet, StoredTestSet, LabelPolicy | None]:
+    setting = json.loads(text)
+    where = setting["test_set"]
+    test_set = open_test_set(where["path"], name=where["name"], **where["options"])
+    policy = LabelPolicy.from_json(setting["policy"]) if setting["policy"] else None
+    labels = np.asarray(test_set.labels, dtype=np.int64)
+    if policy is not None and setting["relabel"]:
+        labels = policy.relabel(labels)
+        inside = np.flatnonzero(labels >= 0)
+        test_set, labels = test_set.subset(inside), labels[inside]
+    return test_set, stored_test_set(setting["id"], test_set, labels, policy), policy
+
+
+def stored_test_set(
+    setting: str, test_set: TestSet, labels: NDArray[np.int64], policy: LabelPolicy | None
+) -> StoredTestSet:
+    """A test set as the store keeps it, its labels in the target label space."""
+    sets = test_set.label_sets
+    described = policy.describe() if policy else _full(test_set)
+    groups = None if test_set.groups is None else tuple(map(str, test_set.groups))
+    return StoredTestSet(
+        setting=setting,
+        examples=test_set.examples,
+        labels=labels,
+        fingerprint=test_set.fingerprint,
+        label_policy=described,
+        classes=len(test_set.classes) if test_set.classes else None,
+        label_sets=sets,
+        groups=groups,
+        details={"citation": test_set.citation, "licence": test_set.licence},
+    )
+
+
+def _full(test_set: TestSet) -> str:
+    if test_set.label_sets is not None:
+        return "multi-label: right if the prediction is one of the image's labels"
+    return (
+        f"all {len(test_set.classes)} classes" if test_set.classes else "all of the model's classes"
+    )
+
+
+def _set_threads(options: dict[str, Any]) -> None:
+    if "torch" in sys.modules and "torch_threads" in options:
+        import torch
+
+        torch.set_num_threads(int(options["torch_threads"]))
+
+
+@lru_cache(maxsize=1)
+def _provenance() -> dict[str, Any]:
+    """Versions, commit and hardware, for the record."""
+    return {"versions": dict(_versions()), "commit": _commit(), "hardware": _hardware()}
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "python", platform.python_version()
+    for name in ("shiftbed", "numpy", "torch", "timm", "open_clip_torch", "onnxruntime", "pillow"):
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
+
+
+def _commit() -> str | None:
+    """The commit of the working directory, if it is a git checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _hardware() -> dict[str, Any]:
+    return {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "processors": os.cpu_count(),
+    }

@@ -1,0 +1,68 @@
+"""A cell as it is scored: what one model answered in one setting, and what was right."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+from shiftbed.store.store import PredictionStore, StoredTestSet
+
+__all__ = ["Answers", "read_answers"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answers:
+    """What one model answered in one setting, for the examples that count."""
+
+    model: str
+    setting: str
+    frame: pl.DataFrame
+    right: NDArray[np.bool_]
+    labels: NDArray[np.int64]
+    groups: NDArray[np.str_] | None
+    unreadable: int
+    unlabelled: int
+    label_policy: str
+
+
+def read_answers(
+    store: PredictionStore, model: str, test_set: StoredTestSet, columns: list[str]
+) -> Answers:
+    """Read some columns of a cell; unreadable and unlabelled examples are left out and counted."""
+    setting = test_set.setting
+    frame = store.read(model, setting, sorted({"class_1", *columns}))
+    if len(frame) != len(test_set):
+        raise InputError(
+            f"{model!r} on {setting!r} has {len(frame)} of {len(test_set)} predictions; "
+            "run it again to continue, or see 'shiftbed store verify'"
+        )
+    readable = frame["class_1"].is_not_null().to_numpy()
+    predicted = frame["class_1"].fill_null(0).to_numpy().astype(np.int64)
+    labelled, right = _judge(test_set, predicted)
+    keep = readable & labelled
+    groups = None if test_set.groups is None else np.asarray(test_set.groups)[keep]
+    return Answers(
+        model=model,
+        setting=setting,
+        frame=frame.filter(pl.Series(keep)) if not keep.all() else frame,
+        right=right[keep],
+        labels=test_set.labels[keep],
+        groups=groups,
+        unreadable=int((~readable).sum()),
+        unlabelled=int((readable & ~labelled).sum()),
+        label_policy=test_set.label_policy,
+    )
+
+
+def _judge(
+    test_set: StoredTestSet, predicted: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which examples have a right answer, and which were answered right."""
+    if test_set.label_sets is None:
+        return test_set.labels >= 0, predicted == test_set.labels
+    sets = test_set.label_sets
+    labelled = np.array([bool(s) for s in sets], dtype=bool)
+    right = np.array([p in s for p, s in zip(predicted.tolist(), sets, strict=True)], dtype=bool)
+    return labelled, right

@@ -1,0 +1,85 @@
+"""A prediction store as a testbed: accuracies, and who was right on which image."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from shiftbed.errors import InputError
+from shiftbed.records import ImageResults, Shift
+from shiftbed.store import PredictionStore, read_answers
+from shiftbed.testbed.record import Testbed
+
+__all__ = ["testbed_from_store"]
+
+
+def testbed_from_store(store: PredictionStore) -> Testbed:
+    """Top-1 accuracies of all complete cells, with per-image results for paired intervals.
+
+    Models are baseline models unless the testbed says otherwise (``in_fit_set``).
+    """
+    records = [r for r in store.cells() if r.get("status") == "complete"]
+    if not records:
+        raise InputError(f"store {store.files.root} has no complete cell yet")
+    about = store.about()
+    names = list(dict.fromkeys([*about.get("models", {}), *(r["model"] for r in records)]))
+    names = [n for n in names if any(r["model"] == n for r in records)]
+    settings = sorted({r["setting"] for r in records})
+    value = np.full((len(names), len(settings)), np.nan)
+    n = np.zeros(value.shape, dtype=np.int64)
+    results = {}
+    for column, setting in enumerate(settings):
+        test_set = store.test_set(setting)
+        right = np.zeros((len(names), len(test_set)), dtype=bool)
+        known = np.zeros(len(names), dtype=bool)
+        for record in records:
+            if record["setting"] != setting:
+                continue
+            row = names.index(record["model"])
+            answers = read_answers(store, record["model"], test_set, [])
+            if not len(answers.right):
+                continue
+            value[row, column], n[row, column] = answers.right.mean(), len(answers.right)
+            if len(answers.right) == len(test_set):
+                right[row], known[row] = answers.right, True
+        results[setting] = ImageResults(images=test_set.fingerprint, right=right, known=known)
+    info = {r["model"]: r.get("info", {}) for r in records} | about.get("models", {})
+    return Testbed(
+        name=str(about.get("name", "store")),
+        title=f"predictions in {store.files.root}",
+        models=_models(names, info),
+        settings=tuple(settings),
+        value=value,
+        n=n,
+        shifts=_shifts(about, settings),
+        results=results,
+    )
+
+
+def _models(names: list[str], info: dict[str, dict[str, Any]]) -> pl.DataFrame:
+    columns = ["kind", "in_fit_set", "parent"]
+    columns += sorted({key for one in info.values() for key in one} - set(columns))
+    table: dict[str, Any] = {"model": names}
+    for column in columns:
+        values = [info.get(name, {}).get(column) for name in names]
+        if column == "in_fit_set":
+            table[column] = [True if v is None else bool(v) for v in values]
+        elif column in ("kind", "parent"):
+            default = "standard" if column == "kind" else None
+            texts = [default if v is None else str(v) for v in values]
+            table[column] = pl.Series(texts, dtype=pl.String)
+        elif all(v is None or isinstance(v, int | float) for v in values):
+            table[column] = values
+        else:
+            table[column] = [None if v is None else str(v) for v in values]
+    return pl.DataFrame(table)
+
+
+def _shifts(about: dict[str, Any], settings: list[str]) -> tuple[Shift, ...]:
+    """The shifts whose settings are all there."""
+    found = []
+    for one in about.get("shifts", []):
+        shift = Shift(**one | {"source": tuple(one["source"])})
+        if {*shift.source, shift.target} <= set(settings):
+            found.append(shift)
+    return tuple(found)
