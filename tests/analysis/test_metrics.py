@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 from sklearn.metrics import log_loss
-from torchmetrics.functional.classification import multiclass_calibration_error
 
 from shiftbed.analysis.metrics import (
     brier,
@@ -16,6 +15,7 @@ from shiftbed.analysis.metrics import (
     group_accuracy,
     negative_log_likelihood,
 )
+from shiftbed.evaluate.compat import ensure_torchvision
 
 seeds = st.integers(0, 10_000)
 
@@ -47,6 +47,9 @@ def test_brier_equals_its_definition(seed):
 @given(seeds)
 @settings(max_examples=20)
 def test_ece_equals_torchmetrics_off_the_edges(seed):
+    ensure_torchvision()  # torchmetrics imports it
+    from torchmetrics.functional.classification import multiclass_calibration_error
+
     _, p, y = predictions(seed)
     reference = multiclass_calibration_error(
         torch.tensor(p), torch.tensor(y), num_classes=7, n_bins=10, norm="l1"

@@ -76,6 +76,12 @@ def test_damaged_files_are_refused_in_one_line(tmp_path, changes, message):
     assert str(path) in str(caught.value)
 
 
+def test_names_are_not_patterns(tmp_path):
+    bed = sb.published("openclip")
+    sb.write_testbed(bed, tmp_path / "a[1]*.parquet")
+    same(sb.read_testbed(tmp_path / "a[1]*.parquet"), bed)
+
+
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "text.parquet").write_text("hello")
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "other.parquet")

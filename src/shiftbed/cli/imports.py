@@ -41,8 +41,15 @@ def import_(
     ] = None,
     fit_on: Annotated[
         list[str] | None,
-        typer.Option("--fit-on", help="Which models are baseline models: all, COLUMN=PATTERN."),
+        typer.Option(
+            "--fit", "--fit-on", help="Which models are baseline models: all, COLUMN=PATTERN."
+        ),
     ] = None,
+    info: Annotated[
+        list[str] | None,
+        typer.Option(help="A column of numbers that describes models and is no setting."),
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="A column not to read.")] = None,
     source: Annotated[str, typer.Option(help="Where the results come from.")] = "",
     licence: Annotated[str, typer.Option(help="Their licence.")] = "",
     citation: Annotated[str, typer.Option(help="What to cite.")] = "",
@@ -65,6 +72,8 @@ def import_(
         setting_names=pairs(setting or [], "--setting", "NAME=SETTING"),
         shifts=_shifts(shift or []),
         fit=fit_on or None,
+        info=info or (),
+        ignore=ignore or (),
         source=source,
         licence=licence,
         citation=citation,

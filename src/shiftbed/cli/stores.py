@@ -53,7 +53,7 @@ def export(
     model: Annotated[list[str] | None, typer.Option(help="Only these models.")] = None,
 ) -> None:
     """Export predictions: .npz (models, top1, labels) or .csv (model, file, class, probability)."""
-    from shiftbed.tables.exchange import export_predictions
+    from shiftbed.importing.exchange import export_predictions
 
     written = export_predictions(store, output, setting=setting, models=model)
     print(f"wrote {output}: {written} predictions")
@@ -68,7 +68,7 @@ def import_(
     ] = None,
 ) -> None:
     """Import predictions per image into a store."""
-    from shiftbed.tables.exchange import import_predictions
+    from shiftbed.importing.exchange import import_predictions
 
     count = import_predictions(store, files, setting=setting)
     print(f"{store}: {count} cells imported")

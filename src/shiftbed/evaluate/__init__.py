@@ -1,1 +1,1 @@
-"""Models, test sets and perturbations in; per-example predictions out. The half that knows torch."""
+"""Models, test sets and perturbations in; predictions per example out. This half knows torch."""

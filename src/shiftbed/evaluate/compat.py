@@ -29,7 +29,7 @@ def ensure_torchvision() -> bool:
     True
     """
     try:
-        import torchvision  # noqa: F401
+        import torchvision
     except RuntimeError as error:
         if "torchvision::" not in str(error):
             raise
@@ -41,7 +41,7 @@ def ensure_torchvision() -> bool:
         return False
     _forget_half_imported()
     _kept.append(_declare_operators())
-    import torchvision  # noqa: F401, F811
+    import torchvision  # noqa: F401
 
     return True
 

@@ -50,6 +50,8 @@ class Predictions:
     path: str
     setting: str
     models: tuple[str, ...]
+    top1: NDArray[np.integer[Any]]
+    """(models, images): the class each model answers."""
     right: NDArray[np.bool_]
     """(models, images)"""
     labels: NDArray[np.int64]
@@ -216,6 +218,7 @@ def _predictions(
         path=path,
         setting=name,
         models=models,
+        top1=top1,
         right=top1 == labels,
         labels=canonical,
         images=fingerprint(canonical),

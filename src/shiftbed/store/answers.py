@@ -1,6 +1,7 @@
 """A cell as it is scored: what one model answered in one setting, and what was right."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -38,9 +39,11 @@ def read_answers(
             f"{model!r} on {setting!r} has {len(frame)} of {len(test_set)} predictions; "
             "run it again to continue, or see 'shiftbed store verify'"
         )
-    readable = frame["class_1"].is_not_null().to_numpy()
-    predicted = frame["class_1"].fill_null(0).to_numpy().astype(np.int64)
-    labelled, right = _judge(test_set, predicted)
+    best = frame["class_1"]
+    readable = np.ones(len(best), dtype=bool)
+    if best.null_count():
+        readable, best = best.is_not_null().to_numpy(), best.fill_null(0)
+    labelled, right = _judge(test_set, best.to_numpy())
     keep = readable & labelled
     groups = None if test_set.groups is None else np.asarray(test_set.groups)[keep]
     return Answers(
@@ -57,7 +60,7 @@ def read_answers(
 
 
 def _judge(
-    test_set: StoredTestSet, predicted: NDArray[np.int64]
+    test_set: StoredTestSet, predicted: NDArray[np.unsignedinteger[Any]]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which examples have a right answer, and which were answered right."""
     if test_set.label_sets is None:

@@ -163,6 +163,11 @@ class PredictionStore:
         whole = {"model": model, "setting": setting, **record}
         self._write(_cell(model, setting), _json(whole))
 
+    def write_cells(self, cells: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
+        """Many records, written side by side."""
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda one: self.write_cell(*one), cells))
+
     def cell(self, model: str, setting: str) -> dict[str, Any] | None:
         name = _cell(model, setting)
         return json.loads(self.files.read(name)) if self.files.exists(name) else None
@@ -208,6 +213,8 @@ class PredictionStore:
         parts = self.parts(model, setting)
         if not parts:
             raise InputError(f"no predictions of {model!r} on {setting!r} in the store")
+        if len(parts) == 1:
+            return self.read_range(model, setting, parts[0], columns)
         return pl.concat(
             [self.read_range(model, setting, part, columns) for part in parts],
             how="vertical_relaxed",

@@ -1,6 +1,7 @@
 """Scores of a store: every metric of every cell, recomputed from the predictions kept."""
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -55,11 +56,12 @@ def score(
     for name in wanted:
         if name not in _NEEDS:
             raise unknown("metric", name, METRICS)
-    rows = [
-        row
-        for cell_model, test_set in _cells(store, models, settings)
-        for row in _score_cell(store, cell_model, test_set, wanted, level)
-    ]
+    with ThreadPoolExecutor(2) as pool:  # reading and comparing leave the interpreter free
+        cells = pool.map(
+            lambda cell: list(_score_cell(store, *cell, wanted, level)),
+            _cells(store, models, settings),
+        )
+        rows = [row for cell in cells for row in cell]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
@@ -105,11 +107,9 @@ def _score_cell(
     metrics: list[str],
     level: float,
 ) -> Iterator[dict[str, Any]]:
-    first = store.parts(model, test_set.setting)[0]
-    there = set(store.read_range(model, test_set.setting, first).columns)
+    cell = read_answers(store, model, test_set, sorted({c for m in metrics for c in _NEEDS[m]}))
+    there = set(cell.frame.columns)
     possible = [m for m in metrics if set(_NEEDS[m]) <= there]
-    columns = sorted({c for m in possible for c in _NEEDS[m]})
-    cell = read_answers(store, model, test_set, columns)
     for metric in metrics:
         row: dict[str, Any] = {
             "model": model,

@@ -6,6 +6,7 @@ if unknown) and, where per-image results exist, ``right`` (bits, packed, little-
 file's metadata under the key ``shiftbed``.
 """
 
+import io
 import json
 import os
 import tempfile
@@ -110,9 +111,10 @@ def read_testbed(path: str | Path) -> Testbed:
     """Read a testbed file, refusing anything that is not one."""
     path = Path(path)
     try:
-        text = pl.read_parquet_metadata(path).get("shiftbed")
-        frame = pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
+        data = io.BytesIO(path.read_bytes())
+        text = pl.read_parquet_metadata(data).get("shiftbed")
+        frame = pl.read_parquet(data)
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = "no such file" if not path.exists() else str(error).splitlines()[0]
         raise InputError(f"{path}: cannot be read as a testbed file: {reason}") from None
     if text is None:

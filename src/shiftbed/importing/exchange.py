@@ -1,0 +1,169 @@
+"""Predictions in and out of a store: ``.npz`` arrays and plain CSV.
+
+``.npz``: ``models`` (M,), ``top1`` (M, N), ``labels`` (N,), as public collections have them. CSV: a
+row per prediction with ``file``, ``class`` and perhaps ``probability`` and ``model``; the files are
+examples of a setting that the store knows.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+from shiftbed.importing.predictions import ONE, parse_predictions
+from shiftbed.importing.reading import read_bytes
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
+from shiftbed.testbed.files import write_atomically
+
+__all__ = ["export_predictions", "import_predictions"]
+
+
+def import_predictions(
+    store: str | Path | PredictionStore, files: Sequence[str | Path], *, setting: str | None = None
+) -> int:
+    """Import files of predictions per image; the number of cells written.
+
+    A file with one setting is called ``setting``, or after the file. Labels go into the store with
+    it; a setting that is there must have the same ones.
+    """
+    opened = store if isinstance(store, PredictionStore) else PredictionStore(store)
+    if setting is not None and len(files) > 1:
+        raise InputError("--setting names the setting of one file; import the others by themselves")
+    count = 0
+    for file in files:
+        if Path(file).suffix.lower() == ".csv":
+            count += _import_csv(opened, Path(file), setting)
+        else:
+            count += _import_npz(opened, Path(file), setting)
+    return count
+
+
+def _import_npz(store: PredictionStore, path: Path, setting: str | None) -> int:
+    todo = []
+    for one in parse_predictions(str(path), read_bytes(path)):
+        name = setting or (path.stem if one.setting == ONE else one.setting)
+        if int(one.top1.min()) < 0:
+            raise InputError(f"{path}: a prediction in {name!r} is negative, which is no class")
+        n = len(one.labels)
+        store.add_test_set(
+            StoredTestSet(
+                setting=name,
+                examples=tuple(map(str, range(n))),
+                labels=one.labels,
+                fingerprint=one.images,
+                label_policy="all classes, as imported",
+            )
+        )
+        for model, row in zip(one.models, one.top1, strict=True):
+            if store.cell(model, name) is not None:
+                raise InputError(f"{path}: {model!r} on {name!r} is in the store already")
+            todo.append((model, name, 0, part_from_top(row)))
+    store.write_parts(todo)
+    record = {"status": "complete", "backend": "imported", "source": path.name}
+    store.write_cells((model, name, record | {"n": len(part)}) for model, name, _, part in todo)
+    return len(todo)
+
+
+def _import_csv(store: PredictionStore, path: Path, setting: str | None) -> int:
+    name = setting or path.stem
+    test_set = store.test_set(name)
+    at = {example: i for i, example in enumerate(test_set.examples)}
+    classes: dict[str, NDArray[np.int64]] = {}
+    probability: dict[str, NDArray[np.float32]] = {}
+    text = read_bytes(path).decode("utf-8-sig", errors="strict")
+    reader = csv.DictReader(io.StringIO(text))
+    if not {"file", "class"} <= set(reader.fieldnames or ()):
+        raise InputError(f"{path}: expected columns file and class, got {reader.fieldnames}")
+    for line, row in enumerate(reader, 2):
+        where = f"{path}, row {line}"
+        if row["file"] not in at:
+            raise InputError(f"{where}: {row['file']!r} is no example of {name!r}")
+        model = row.get("model") or path.stem
+        column = classes.setdefault(model, np.full(len(test_set), -1, dtype=np.int64))
+        index = at[row["file"]]
+        if column[index] >= 0:
+            raise InputError(f"{where}: {row['file']!r} has a prediction of {model!r} already")
+        if not (row["class"] or "").isdigit():
+            raise InputError(f"{where}: class must be a number, got {row['class']!r}")
+        column[index] = int(row["class"])
+        if row.get("probability"):
+            column_p = probability.setdefault(model, np.full(len(test_set), np.nan, np.float32))
+            column_p[index] = _probability(row["probability"], where)
+    for model, column in classes.items():
+        frame = part_from_top(np.maximum(column, 0), column >= 0)
+        if model in probability:
+            series = pl.Series("prob_1", probability[model]).fill_nan(None)
+            frame = frame.with_columns(series)
+        store.write_part(model, name, 0, frame)
+        record = {"status": "complete", "backend": "imported", "source": path.name}
+        missing = int((column < 0).sum())
+        store.write_cell(model, name, record | {"n": len(column), "without_prediction": missing})
+    return len(classes)
+
+
+def _probability(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not 0.0 <= value <= 1.0:
+        raise InputError(f"{where}: probability must be a fraction in [0, 1], got {text!r}")
+    return value
+
+
+def export_predictions(
+    store: str | Path,
+    output: str | Path,
+    *,
+    setting: str,
+    models: Iterable[str] | None = None,
+) -> int:
+    """Write a setting's predictions to .npz or .csv; how many were written."""
+    opened, path = PredictionStore.existing(store), Path(output)
+    if path.suffix not in (".npz", ".csv"):
+        raise InputError(f"{path}: predictions are written to .npz or .csv")
+    test_set = opened.test_set(setting)
+    names = sorted(models) if models else [m for m in opened.models() if opened.parts(m, setting)]
+    frames = {model: opened.read(model, setting) for model in names}
+    if not frames:
+        raise InputError(f"no predictions on {setting!r} in {store}")
+    with write_atomically(path) as file:
+        if path.suffix == ".npz":
+            _no_gaps(frames, setting)
+            top1 = np.stack([f["class_1"].to_numpy() for f in frames.values()])
+            np.savez_compressed(file, models=np.array(names), top1=top1, labels=test_set.labels)
+        else:
+            file.write(_as_csv(frames, test_set).encode())
+    return sum(len(frame) for frame in frames.values())
+
+
+def _no_gaps(frames: dict[str, pl.DataFrame], setting: str) -> None:
+    for model, frame in frames.items():
+        if frame["class_1"].null_count():
+            raise InputError(
+                f"{model!r} could not read {frame['class_1'].null_count()} images of {setting!r}; "
+                "export it as .csv"
+            )
+
+
+def _as_csv(frames: dict[str, pl.DataFrame], test_set: StoredTestSet) -> str:
+    tables = []
+    for model, frame in frames.items():
+        probability = frame["prob_1"] if "prob_1" in frame.columns else pl.Series([None])
+        tables.append(
+            pl.DataFrame({"file": test_set.examples, "class": frame["class_1"]})
+            .with_columns(
+                pl.lit(model).alias("model"),
+                probability.cast(pl.Float64).alias("probability")
+                if len(probability) == len(frame)
+                else pl.lit(None, dtype=pl.Float64).alias("probability"),
+            )
+            .filter(pl.col("class").is_not_null())
+            .with_columns(pl.col("class").cast(pl.Int64))
+        )
+    return pl.concat(tables).select("model", "file", "class", "probability").write_csv()
