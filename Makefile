@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	@$(BIN)/python -m examples.demo
+	@$(BIN)/python -m examples.digits.demo
 
 lint: setup
 	$(BIN)/ruff check .

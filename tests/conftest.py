@@ -3,8 +3,12 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import shiftbed as sb
+
+settings.register_profile("shiftbed", deadline=None)  # no test asserts a time
+settings.load_profile("shiftbed")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -66,11 +66,11 @@ def train(data: Path, models: Path) -> Iterator[tuple[Recipe, bool]]:
 
 
 def _sklearn(recipe: Recipe, images: NDArray[np.uint8], labels: Any, path: Path) -> None:
-    from skops.io import dump
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier
     from sklearn.neural_network import MLPClassifier
+    from skops.io import dump
 
     kinds: dict[str, Callable[..., Any]] = {
         "linear": lambda: LogisticRegression(max_iter=200, C=0.05),

@@ -29,9 +29,6 @@ def a_test_set(setting="val", n=100, fingerprint="sha256:a"):
     )
 
 
-
-
-
 def fill(store, model="timm:resnet18", setting="val", n=100, step=40):
     store.add_test_set(a_test_set(setting, n))
     for start in range(0, n, step):
@@ -78,6 +75,18 @@ class TestEveryPlace:
         store.remove("timm:resnet18", "val")
         assert store.models() == []
         assert store.parts("timm:resnet18", "val") == []
+
+    def test_many_records_at_once(self, store):
+        store.add_test_set(a_test_set())
+        store.write_parts((f"m{i}", "val", 0, part_from_top(np.zeros(100, int))) for i in range(5))
+        store.write_cells((f"m{i}", "val", {"status": "complete", "at": i}) for i in range(5))
+        store.write_cell("m3", "val", {"status": "failed"})
+        assert store.models() == [f"m{i}" for i in range(5)]
+        assert store.cell("m2", "val")["at"] == 2
+        assert store.cell("m3", "val")["status"] == "failed"
+        store.remove("m2", "val")
+        assert store.cell("m2", "val") is None
+        assert store.models() == ["m0", "m1", "m3", "m4"]
 
     def test_verify_finds_nothing_in_a_whole_store(self, store):
         fill(store)

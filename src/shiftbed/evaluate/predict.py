@@ -16,12 +16,13 @@ from shiftbed.store import part_from_logits
 __all__ = ["Part", "Scorer", "pixels_to_float", "predict_part"]
 
 Floats = NDArray[np.float32]
+Pixels = NDArray[np.float32] | NDArray[np.uint8]
 
 
 class Scorer(Protocol):
-    """Anything that turns [0, 1] pixels (N, C, H, W) into logits (N, K): a model or a backend."""
+    """Turns pixels (N, C, H, W), uint8 or in [0, 1], into logits (N, K): a model, a backend."""
 
-    def logits(self, pixels: Floats) -> Floats: ...
+    def logits(self, pixels: Pixels) -> Floats: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,9 +78,9 @@ def predict_part(
         unreadable += bad
         if not len(some):
             continue
-        x = pixels_to_float(pixels)
+        x: Pixels = pixels.transpose(0, 3, 1, 2)
         if perturb is not None:
-            x = perturb(x, [test_set.examples[i] for i in some])
+            x = perturb(pixels_to_float(pixels), [test_set.examples[i] for i in some])
         logits = scorer.logits(x)
         if policy is not None:
             logits = policy.apply(logits)

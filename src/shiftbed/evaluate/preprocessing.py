@@ -42,6 +42,7 @@ Crop = Literal["center", "squash", "none", "border"]
 Mode = Literal["RGB", "BGR", "L"]
 CROPS: tuple[str, ...] = get_args(Crop)
 MODES: tuple[str, ...] = get_args(Mode)
+HALVES = ("even", "down")
 INTERPOLATIONS = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
@@ -79,12 +80,16 @@ class Preprocessing:
     """Channels and their order."""
     fill: int | None = None
     """Grey level of the border; None: the mean colour. For ``crop="border"`` only."""
+    half: str = "even"
+    """Where the crop begins if the margin is odd: at the even pixel (torchvision), or the lower
+    one (transformers)."""
 
     def __post_init__(self) -> None:
         for name, value, known in (
             ("interpolation", self.interpolation, INTERPOLATIONS),
             ("crop", self.crop, CROPS),
             ("mode", self.mode, MODES),
+            ("half", self.half, HALVES),
         ):
             if value not in known:
                 raise unknown(name, str(value), known)
@@ -120,8 +125,8 @@ class Preprocessing:
         """Resize and cut out the centre; padded where there is too little."""
         width, height = picture.size
         new_height, new_width = self._resized(height, width)
-        top, rows, above = _along(new_height, self.size[0])
-        left, columns, before = _along(new_width, self.size[1])
+        top, rows, above = self._along(new_height, self.size[0])
+        left, columns, before = self._along(new_width, self.size[1])
         sampling = INTERPOLATIONS[self.interpolation]
         if new_height * new_width > _LARGE:
             across, down = width / new_width, height / new_height
@@ -155,6 +160,13 @@ class Preprocessing:
         choose = max if self.crop == "border" else min
         ratio = choose(height / down, width / across)  # timm rounds
         return max(1, round(height / ratio)), max(1, round(width / ratio))
+
+    def _along(self, length: int, wanted: int) -> tuple[int, int, int]:
+        """Along a side: where the middle part begins, its length, and the padding before it."""
+        if length < wanted:
+            return 0, length, (wanted - length) // 2
+        margin = length - wanted
+        return (round(margin / 2) if self.half == "even" else margin // 2), wanted, 0
 
     def _padding(self) -> int | tuple[int, ...]:
         if self.crop != "border":
@@ -220,13 +232,6 @@ class Preprocessing:
             if getattr(self, name) != getattr(scaled, name):
                 found[name] = getattr(self, name)
         return found
-
-
-def _along(length: int, wanted: int) -> tuple[int, int, int]:
-    """Along one side: where the centre of ``wanted`` begins, its length, and the padding before."""
-    if length >= wanted:
-        return round((length - wanted) / 2), wanted, 0
-    return 0, length, (wanted - length) // 2
 
 
 def _scaled(resize: int | Pair, old: Pair, new: Pair) -> int | Pair:

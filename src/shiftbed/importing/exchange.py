@@ -44,7 +44,7 @@ def import_predictions(
 
 
 def _import_npz(store: PredictionStore, path: Path, setting: str | None) -> int:
-    todo = []
+    todo, there = [], {(record["model"], record["setting"]) for record in store.cells()}
     for one in parse_predictions(str(path), read_bytes(path)):
         name = setting or (path.stem if one.setting == ONE else one.setting)
         if int(one.top1.min()) < 0:
@@ -60,7 +60,7 @@ def _import_npz(store: PredictionStore, path: Path, setting: str | None) -> int:
             )
         )
         for model, row in zip(one.models, one.top1, strict=True):
-            if store.cell(model, name) is not None:
+            if (model, name) in there:
                 raise InputError(f"{path}: {model!r} on {name!r} is in the store already")
             todo.append((model, name, 0, part_from_top(row)))
     store.write_parts(todo)

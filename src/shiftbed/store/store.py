@@ -11,6 +11,7 @@ and run again leaves the same files as one that was not, and two writers of one 
 bytes. polars and DuckDB read ``predictions/**/*.parquet`` with ``hive_partitioning`` directly.
 """
 
+import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,7 @@ __all__ = ["PredictionStore", "StoredTestSet", "cell_folder", "covers"]
 
 FORMAT = 1
 Range = tuple[int, int]
+Key = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,18 +166,33 @@ class PredictionStore:
         self._write(_cell(model, setting), _json(whole))
 
     def write_cells(self, cells: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
-        """Many records, written side by side."""
-        with ThreadPoolExecutor(16) as pool:
-            list(pool.map(lambda one: self.write_cell(*one), cells))
+        """Many records at once, in one file; a record of its own takes precedence over them."""
+        batch = [{"model": m, "setting": s, **record} for m, s, record in cells]
+        if batch:
+            data = json.dumps(batch, ensure_ascii=False, sort_keys=True).encode()
+            name = hashlib.sha256(data).hexdigest()[:16]
+            self._write(f"cells/batch-{name}.json", data)
 
     def cell(self, model: str, setting: str) -> dict[str, Any] | None:
         name = _cell(model, setting)
-        return json.loads(self.files.read(name)) if self.files.exists(name) else None
+        if self.files.exists(name):
+            found: dict[str, Any] = json.loads(self.files.read(name))
+            return found
+        return self._batches().get((model, setting))
+
+    def _batches(self) -> dict[Key, dict[str, Any]]:
+        names = [n for n in self.files.below("cells") if n.startswith("cells/batch-")]
+        records = (record for name in names for record in json.loads(self.files.read(name)))
+        return {(record["model"], record["setting"]): record for record in records}
 
     def cells(self) -> list[dict[str, Any]]:
         """All cells' records, by model and setting."""
-        names = [n for n in self.files.below("cells") if n.endswith(".json")]
-        return [json.loads(self.files.read(name)) for name in names]
+        found = self._batches()
+        for name in self.files.below("cells"):
+            if not name.startswith("cells/batch-"):
+                record = json.loads(self.files.read(name))
+                found[record["model"], record["setting"]] = record
+        return [found[key] for key in sorted(found)]
 
     def models(self) -> list[str]:
         return sorted({record["model"] for record in self.cells()})
@@ -194,7 +211,7 @@ class PredictionStore:
         if not todo:
             return
         self.write_part(*todo[0])
-        with ThreadPoolExecutor(16) as pool:
+        with ThreadPoolExecutor(32) as pool:
             list(pool.map(lambda one: self.write_part(*one), todo[1:]))
 
     def parts(self, model: str, setting: str) -> list[Range]:
@@ -235,6 +252,12 @@ class PredictionStore:
         for part in self.parts(model, setting):
             self.files.remove(f"{cell_folder(model, setting)}/{part_name(*part)}")
         self.files.remove(_cell(model, setting))
+        rest = self._batches()
+        if rest.pop((model, setting), None) is not None:
+            old = [n for n in self.files.below("cells") if n.startswith("cells/batch-")]
+            self.write_cells((m, s, record) for (m, s), record in rest.items())
+            for name in old:
+                self.files.remove(name)
 
 
 def covers(parts: list[Range], n: int) -> bool:

@@ -87,7 +87,7 @@ def _holds_bytes(kind: pa.DataType) -> bool:
 
 
 def _image(where: str, schema: pa.Schema) -> str:
-    fits = [one.name for one in schema if _holds_bytes(one.type)]
+    fits: list[str] = [one.name for one in schema if _holds_bytes(one.type)]
     if len(fits) > 1 and "image" in fits:
         return "image"
     if len(fits) != 1:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 
-__all__ = ["NOTHING", "DigestCache", "Part", "cached", "fingerprint", "hash_file"]
+__all__ = ["NOTHING", "DigestCache", "Part", "cached", "fingerprint_of", "hash_file"]
 
 NOTHING = bytes(32)
 """The digest of an image that is not there."""
@@ -32,7 +32,7 @@ Part = tuple[Path, str]
 """A file, and which images in it ("" for a file that is one image)."""
 
 
-def fingerprint(
+def fingerprint_of(
     examples: Sequence[str],
     labels: Iterable[Sequence[int]],
     groups: NDArray[np.generic] | None,

@@ -11,11 +11,11 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
-from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluate.data.columns import choose_columns, usable_ids, values
+from shiftbed.evaluate.data.columns import Columns, choose_columns, usable_ids, values
 from shiftbed.evaluate.data.decode import NoImage
 from shiftbed.evaluate.data.digests import NOTHING, DigestCache
 from shiftbed.evaluate.data.found import Found, Options
@@ -90,9 +90,10 @@ def read_dataset(dataset: Any, where: str, options: Options) -> Found:
     table = dataset.select_columns(names).with_format("arrow")[:] if names else None
     arrow = dataset.with_format("arrow")
     images = DatasetImages(arrow, columns.image, np.arange(len(dataset)))
-    ids = None
     if columns.id is not None and table is not None:
-        ids = tuple(map(str, table[columns.id].to_pylist()))
+        ids: tuple[str, ...] | None = tuple(map(str, table[columns.id].to_pylist()))
+    else:
+        ids = _file_names(arrow, columns)
     digits = len(str(len(dataset) - 1))
     return Found(
         where=where,
@@ -102,3 +103,13 @@ def read_dataset(dataset: Any, where: str, options: Options) -> Found:
         classes=columns.classes,
         groups=None if columns.group is None or table is None else values(table[columns.group]),
     )
+
+
+def _file_names(arrow: Any, columns: Columns) -> tuple[str, ...] | None:
+    """The images' file names, a stretch at a time, if they are good ids."""
+    if columns.path is None:
+        return None
+    names: list[str | None] = []
+    for table in arrow.select_columns([columns.image]).iter(batch_size=256):
+        names += pc.struct_field(table[columns.image], "path").to_pylist()
+    return usable_ids(names)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -67,7 +68,7 @@ class ParquetImages(Images):
                 column = file.read_row_group(group, columns=[self.leaf], use_threads=False)[0]
         except _DAMAGED as error:
             raise NoImage(f"its Parquet file cannot be read: {_brief(error)}") from None
-        return pa.compute.struct_field(column, "bytes") if self.leaf[-6:] == ".bytes" else column
+        return pc.struct_field(column, "bytes") if self.leaf[-6:] == ".bytes" else column
 
     def take(self, rows: NDArray[np.int64]) -> "ParquetImages":
         """Only these, in this order."""
@@ -189,7 +190,7 @@ def _ids(table: pa.Table, columns: Columns, size: int) -> tuple[str, ...]:
     if columns.id is not None:
         return tuple(map(str, table[columns.id].to_pylist()))
     if columns.path is not None:
-        ids = usable_ids(pa.compute.struct_field(table[columns.image], "path").to_pylist())
+        ids = usable_ids(pc.struct_field(table[columns.image], "path").to_pylist())
         if ids is not None:
             return ids
     digits = len(str(size - 1))

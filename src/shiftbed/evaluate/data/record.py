@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluate.data import digests
 from shiftbed.evaluate.data.decode import NoImage, decode
+from shiftbed.evaluate.data.digests import DigestCache, fingerprint_of
 
 __all__ = ["Images", "TestSet", "Unreadable", "UnreadableImage", "check"]
 
@@ -54,7 +54,7 @@ class Images(ABC):
         """Only these, in this order."""
 
     @abstractmethod
-    def digests(self, cache: "digests.DigestCache | None") -> list[bytes]:
+    def digests(self, cache: DigestCache | None) -> list[bytes]:
         """SHA-256 of each picture's bytes, ``NOTHING`` where there are none."""
 
     def load(self, row: int) -> Image.Image:
@@ -85,7 +85,7 @@ class TestSet:
     """What was seen and not used, one line each: files that are no images, empty classes."""
     citation: str = ""
     licence: str = ""
-    cache: "digests.DigestCache | None" = field(default=None, repr=False)
+    cache: DigestCache | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         sizes = {"labels": self.labels, "label_sets": self.label_sets, "groups": self.groups}
@@ -110,7 +110,7 @@ class TestSet:
     def fingerprint(self) -> str:
         """Identity of ids, labels, groups and contents; computed when first asked for."""
         own: Sequence[Sequence[int]] = [(int(label),) for label in self.labels]
-        return digests.fingerprint(self.examples, self.label_sets or own, self.groups, self.digests)
+        return fingerprint_of(self.examples, self.label_sets or own, self.groups, self.digests)
 
     def load(self, row: int) -> Image.Image:
         """The picture of one example in its own mode, or ``UnreadableImage``."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["digest", "existing", "fit", "read_state"]
+__all__ = ["digest", "existing", "fit", "read_state", "refusal"]
 
 _WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "model_state_dict")
 """Where training scripts put the weights, in order of preference."""
@@ -58,7 +58,7 @@ def read_state(path: Path) -> dict[str, "torch.Tensor"]:
         with torch.serialization.safe_globals([argparse.Namespace]):  # timm's own checkpoints
             found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise InputError(f"{path}: refused, {_contents(path, error)}") from None
+        raise refusal(path, error) from None
     except (RuntimeError, EOFError, ValueError, OSError, KeyError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: cannot be read as a torch checkpoint: {reason}") from None
@@ -84,16 +84,18 @@ def _read_safetensors(path: Path) -> dict[str, "torch.Tensor"]:
         raise InputError(f"{path}: not a safetensors file: {error}") from None
 
 
-def _contents(path: Path, error: Exception) -> str:
-    """What a refused checkpoint would have run, as far as torch can tell."""
+def refusal(path: str | Path, error: Exception) -> InputError:
+    """The error for a checkpoint that holds more than tensors: what it would have run."""
     import torch
 
     try:
         found = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except (ValueError, RuntimeError, pickle.UnpicklingError, EOFError):
+    except (ValueError, RuntimeError, pickle.UnpicklingError, EOFError, OSError):
         found = []
     what = f"it names {', '.join(sorted(found))}" if found else str(error).splitlines()[0]
-    return f"a checkpoint may hold tensors only (weights_only=True); {what}"
+    return InputError(
+        f"{path}: refused, a checkpoint may hold tensors only (weights_only=True); {what}"
+    )
 
 
 def _without(

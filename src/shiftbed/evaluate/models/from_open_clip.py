@@ -10,6 +10,7 @@ Text features are the mean over the prompts of the normalised embeddings, normal
 
 import hashlib
 import json
+import pickle
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.evaluate.compat import ensure_torchvision
 from shiftbed.evaluate.models.base import Floats, Model, versions
 from shiftbed.evaluate.models.cache import remembered
-from shiftbed.evaluate.models.checkpoints import digest, read_state
+from shiftbed.evaluate.models.checkpoints import digest, refusal
 from shiftbed.evaluate.models.hub import hub_file, unreachable, url_file
 from shiftbed.evaluate.models.spec import Request, stamp
 from shiftbed.evaluate.models.torch_model import seeded, wrap
@@ -181,8 +182,6 @@ def _build(
 ) -> Any:
     import open_clip
 
-    if file is not None:
-        read_state(file)  # refuses what is no checkpoint, with our own words
     fields = ("mean", "std", "interpolation", "resize_mode")
     try:
         with seeded(request.seed):
@@ -194,6 +193,8 @@ def _build(
                 pretrained_text=False,
                 weights_only=True,
             )
+    except pickle.UnpicklingError as error:
+        raise refusal(request.weights or architecture, error) from None
     except (RuntimeError, OSError, KeyError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"open_clip cannot build {request.spec.text}: {reason}") from error
@@ -227,7 +228,7 @@ def _head(network: Any, features: Floats) -> tuple[Any, float, float]:
     """Text features, scale and bias of the logits."""
     import torch
 
-    bias = network.logit_bias
+    bias = getattr(network, "logit_bias", None)
     scale = float(network.logit_scale.exp())
     return torch.from_numpy(np.array(features)), scale, 0.0 if bias is None else float(bias)
 

@@ -68,5 +68,7 @@ class ZeroShot(nn.Module):
         self.register_buffer("text", text)
 
     def forward(self, x: Tensor) -> Tensor:
-        features = normalize(self.encoder(x), dim=-1)
+        found = self.encoder(x)
+        pooled = found[0] if isinstance(found, tuple) else found  # captioners also return tokens
+        features = normalize(pooled, dim=-1)
         return self.scale * features @ self.text.T + self.bias

@@ -1,0 +1,117 @@
+"""Kill a run at fifty random moments, run it again each time, and compare with one left alone.
+
+    python -m tools.kill_fifty [--times 50] [--runner local|processes|ray] [--seed 0]
+
+The predictions of both stores must be the same files with the same bytes.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+COMMAND = [sys.executable, "-c", "from shiftbed.cli import main; main()", "run"]
+MODELS = """
+def bright(pixels):
+    import numpy as np
+    weights = np.random.default_rng(0).normal(size=(pixels.shape[1] * 64, 10))
+    flat = pixels[:, :, :8, :8].reshape(len(pixels), -1)
+    return (flat @ weights).astype("float32")
+
+def dark(pixels):
+    return -bright(pixels)
+"""
+
+
+def make_testbed(folder: Path, images: int = 6000) -> Path:
+    """Two plain functions on two arrays: small, and many parts."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("a", "b"):
+        np.savez(
+            folder / f"{name}.npz",
+            images=rng.integers(0, 256, (images, 8, 8, 3), dtype=np.uint8),
+            labels=rng.integers(0, 10, images),
+        )
+    (folder / "plain_models.py").write_text(MODELS)
+    models = "".join(
+        f'[[models]]\nid = "python:plain_models:{name}"\nclasses = 10\n\n'
+        for name in ("bright", "dark")
+    )
+    sets = "".join(
+        f'[[test_sets]]\nname = "{name}"\npath = "{name}.npz"\n\n' for name in ("a", "b")
+    )
+    defaults = '[defaults]\nbatch_size = 32\npreprocessing = {size = [8, 8], crop = "none"}\n\n'
+    path = folder / "testbed.toml"
+    path.write_text(f'store = "store"\n\n{defaults}{models}{sets}')
+    return path
+
+
+def start(path: Path, runner: str) -> subprocess.Popen[bytes]:
+    """A run in a process group of its own, so that its workers can be killed with it."""
+    environment = os.environ | {"PYTHONPATH": f"{path.parent}:{os.environ.get('PYTHONPATH', '')}"}
+    return subprocess.Popen(
+        [*COMMAND, str(path), "--runner", runner],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def predictions(folder: Path) -> dict[str, str]:
+    """Every file of predictions with the hash of its bytes."""
+    root = folder / "store" / "predictions"
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*.parquet"))
+    }
+
+
+def kill_and_compare(
+    folder: Path, *, runner: str, times: int, seed: int, longest: float | None = None
+) -> tuple[int, bool]:
+    """How often a run was killed before it ended, and whether the predictions are the same."""
+    whole, broken = make_testbed(folder / "whole"), make_testbed(folder / "broken")
+    clock = time.perf_counter()
+    if start(whole, runner).wait() != 0:
+        raise SystemExit("the undisturbed run failed")
+    longest = longest or time.perf_counter() - clock
+    rng, killed = random.Random(seed), 0
+    for _ in range(times):
+        run = start(broken, runner)
+        try:
+            run.wait(timeout=rng.uniform(0.2, 1.0) * longest)
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+            killed += 1
+    if start(broken, runner).wait() != 0:
+        raise SystemExit("the last run failed")
+    return killed, predictions(whole.parent) == predictions(broken.parent)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=50)
+    parser.add_argument("--runner", default="local", choices=["local", "processes", "ray"])
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        killed, same = kill_and_compare(
+            Path(folder), runner=options.runner, times=options.times, seed=options.seed
+        )
+    print(f"{options.runner}: killed {killed} of {options.times} runs; same predictions: {same}")
+    sys.exit(0 if same else 1)
+
+
+if __name__ == "__main__":
+    main()
