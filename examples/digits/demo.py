@@ -40,6 +40,7 @@ def write_testbed(folder: Path) -> Path:
             f'architecture = "{recipe.make}"',
             f'training_data = "{recipe.share:g} of MNIST"',
             *(['parent = "cnn"'] if recipe.augment else []),
+            *([f"trusted = {json.dumps(recipe.trusted)}"] if recipe.trusted else []),
             "",
         ]
     for name in ("mnist_test", "sklearn_digits"):

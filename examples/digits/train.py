@@ -30,7 +30,17 @@ class Recipe:
         """The model's file: its name and a hash of the whole recipe, so that none is stale."""
         text = json.dumps([self.make, self.share, self.augment, self.options], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-        return f"{self.name}-{digest}.{'pt2' if self.make == 'cnn' else 'skops'}"
+        plain = self.name.replace("%", "pct")
+        return f"{plain}-{digest}.{'pt2' if self.make == 'cnn' else 'skops'}"
+
+    @property
+    def trusted(self) -> list[str]:
+        """Types in the model's file that skops asks about; they are scikit-learn's own."""
+        kinds = {
+            "forest": ["sklearn.tree._tree.Tree"],
+            "mlp": ["sklearn.neural_network._stochastic_optimizers.AdamOptimizer"],
+        }
+        return kinds.get(self.make, [])
 
 
 RECIPES = [

@@ -151,8 +151,9 @@ def test_modes_that_become_rgb():
     assert np.array_equal(P.pixels(saved(grey.convert("P"), "PNG")), as_grey)
     assert np.array_equal(P.pixels(grey.convert("LA")), as_grey)
     assert np.array_equal(P.pixels(saved(grey.convert("RGBA"), "PNG")), as_grey)
-    assert np.array_equal(P.pixels(grey.convert("1")), as_grey // 255 * 255 if False else P.pixels(
-        np.asarray(grey.convert("1"))))  # fmt: skip
+    bits = grey.convert("1")
+    assert np.array_equal(P.pixels(bits), P.pixels(np.asarray(bits)))
+    assert set(np.unique(P.pixels(bits))) == {0, 255}
 
 
 def test_cmyk_jpeg_is_converted():
@@ -200,7 +201,10 @@ def test_channel_order():
     assert np.array_equal(grey[..., 0], np.asarray(photo.convert("L")))
 
 
-@pytest.mark.parametrize("bad", [np.zeros((0, 3)), np.zeros((2, 2, 5)), np.zeros(4), np.zeros((2, 2), complex)])  # fmt: skip
+NO_IMAGES = [np.zeros((0, 3)), np.zeros((2, 2, 5)), np.zeros(4), np.zeros((2, 2), complex)]
+
+
+@pytest.mark.parametrize("bad", NO_IMAGES)
 def test_arrays_that_are_no_images(bad):
     with pytest.raises(InputError, match="image"):
         as_picture(bad, "RGB")

@@ -5,7 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftbed.cli.output import AsJson, Level, as_json, number, percent, records, table
+from shiftbed.cli.output import (
+    AsJson,
+    Level,
+    as_json,
+    interval,
+    number,
+    percent,
+    points,
+    records,
+    table,
+)
 from shiftbed.errors import InputError
 
 __all__ = ["eval_", "run", "score"]
@@ -76,6 +86,15 @@ def eval_(
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
     on_unreadable: Unreadable = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Compare with the published accuracy, and try the causes."),
+    ] = False,
+    published: Annotated[
+        float | None,
+        typer.Option(help="That accuracy, a fraction (default: the shipped timm table's)."),
+    ] = None,
+    images: Annotated[int, typer.Option(help="Images to check on.", min=10)] = 2000,
     metric: Metrics = None,
     level: Level = 0.95,
     json: AsJson = False,
@@ -85,6 +104,11 @@ def eval_(
     from shiftbed.store import PredictionStore
     from shiftbed.tables.scores import score as scores_of
 
+    if check:
+        options = {"device": device, "precision": precision}
+        options |= {"weights": str(weights)} if weights else {}
+        _check(model, test_sets, options, published, images, level, json)
+        return
     sets = [TestSetSpec(name=_set_name(path), path=path) for path in test_sets]
     if len({s.name for s in sets}) < len(sets):
         raise InputError("two test sets have the same name; evaluate them into two stores")
@@ -129,6 +153,65 @@ def eval_(
     _show_scores(f"{spec.models[0].name} ({record.get('backend')})", found, level)
     for note in sorted(set(summary.notes)):
         print(note)
+
+
+def _check(
+    model: str,
+    test_sets: list[str],
+    options: dict[str, Any],
+    published: float | None,
+    images: int,
+    level: float,
+    json: bool,
+) -> None:
+    from dataclasses import asdict
+
+    from shiftbed.analysis.intervals import check_fractions
+    from shiftbed.evaluate.data import open_test_set
+    from shiftbed.evaluate.models import resolve
+    from shiftbed.evaluate.pipeline import check_pipeline
+
+    if len(test_sets) != 1:
+        raise InputError("--check takes one test set: the ID set of the published accuracy")
+    figure = _published(model) if published is None else published
+    check_fractions([figure], "--published")
+    found = check_pipeline(
+        lambda changes: resolve(model, preprocessing=changes, **options),
+        open_test_set(test_sets[0]),
+        figure,
+        images=images,
+        level=level,
+    )
+    if json:
+        rest = {"not_interpretable_below": found.not_interpretable_below, "agrees": found.agrees}
+        as_json(asdict(found) | rest)
+        return
+    table(
+        f"{found.model}: {percent(found.measured)} % measured on {found.n:,} images, "
+        f"{percent(found.published)} % published",
+        ["change", "accuracy", "gain", f"{100 * level:g} % interval"],
+        [
+            (c.change, percent(c.accuracy), points(c.gain), interval(c.low, c.high))
+            for c in found.causes
+        ],
+        notes=[
+            f"Discrepancy {points(found.discrepancy)} points "
+            f"({interval(found.low, found.high)}). Likely cause: {found.likely}.",
+            f"Effective robustness below {percent(found.not_interpretable_below)} points is not "
+            "interpretable with this pipeline.",
+        ],
+    )
+
+
+def _published(model: str) -> float:
+    """The model's ImageNet accuracy in the shipped timm table."""
+    from shiftbed.testbed import published
+
+    prefix, _, name = model.partition(":")
+    if prefix != "timm":
+        raise InputError(f"give --published: the shipped table has timm's models, not {model!r}")
+    bed = published("timm")
+    return float(bed.accuracy("imagenet")[bed.model_index(name.partition("?")[0])])
 
 
 def score(
@@ -197,7 +280,7 @@ def _dry_run(spec: Any, json: bool) -> None:
     store = PredictionStore(spec.store)
     cells, broken = plan(spec, store)
     speed = _speeds(store)
-    jobs = [
+    jobs: list[dict[str, Any]] = [
         {
             "model": cell.key[0],
             "setting": cell.key[1],

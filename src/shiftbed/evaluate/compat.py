@@ -54,7 +54,7 @@ def _forget_half_imported() -> None:
 def _declare_operators() -> Any:
     import torch
 
-    library = torch.library.Library("torchvision", "DEF")
+    library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for name in _OPERATORS:
         library.define(f"{name}{_SIGNATURE}")
     return library

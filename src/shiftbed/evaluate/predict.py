@@ -13,7 +13,7 @@ from shiftbed.evaluate.data import TestSet, Unreadable, batches
 from shiftbed.labels import LabelPolicy
 from shiftbed.store import part_from_logits
 
-__all__ = ["Part", "Scorer", "pixels_to_float", "predict_part"]
+__all__ = ["Part", "Pixels", "Scorer", "pixels_to_float", "predict_part"]
 
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.float32] | NDArray[np.uint8]

@@ -303,7 +303,8 @@ def _eight_bit(array: NDArray[Any]) -> NDArray[np.uint8]:
     if array.dtype == np.bool_:
         return array.astype(np.uint8) * np.uint8(255)
     if array.dtype.kind in "iu" and array.dtype.itemsize in (2, 4):
-        return ((np.clip(array, 0, 65535).astype(np.uint32) + 128) // 257).astype(np.uint8)
+        wide: NDArray[np.uint32] = np.clip(array, 0, 65535).astype(np.uint32)
+        return ((wide + 128) // 257).astype(np.uint8)
     if array.dtype.kind == "f":
         if not (array.min() >= 0 and array.max() <= 1):  # also false for nan
             raise InputError(

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
-from shiftbed.evaluate.backends import choose_backend
+from shiftbed.evaluate.backends import Backend, choose_backend, with_halving
 from shiftbed.evaluate.data import TestSet, batches, open_test_set
-from shiftbed.evaluate.models import Model, resolve
-from shiftbed.evaluate.predict import pixels_to_float, predict_part
+from shiftbed.evaluate.models import Model, TorchModel, resolve
+from shiftbed.evaluate.predict import Pixels, predict_part
 from shiftbed.labels import LabelPolicy
 from shiftbed.run.jobs import Done, Task
 from shiftbed.run.spec import ModelSpec, SettingSpec
@@ -50,7 +50,8 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
     _set_threads(options)
     test_set, stored, policy = _setting(task.setting)
     model = _model(task.model, options)
-    scorer = _backend(model, record["backend"])
+    said: list[str] = []
+    scorer = _Halving(_backend(model, record["backend"]), said)
     images = 0
     for begin, stop in task.parts:
         clock = time.perf_counter()
@@ -71,6 +72,8 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
         store.write_part(*task.key, begin, part.frame)
         images += stop - begin
         notes = tuple(f"unreadable: {u.example} ({u.reason})" for u in part.unreadable)
+        notes += tuple(said)
+        said.clear()
         seconds = time.perf_counter() - clock
         report(Done(key=task.key, images=stop - begin, seconds=seconds, notes=notes))
     return Done(key=task.key, images=images, seconds=time.perf_counter() - start)
@@ -128,14 +131,15 @@ def _choose(
     """The backend for a model, measured on its own first images."""
     wanted = str(options["backend"])
     opened = _model(model, options)
-    sample: list[NDArray[np.float32]] = []
-    if wanted == "auto":
-        size = int(options["batch_size"])
-        rows = range(min(len(test_set), 2 * size))
-        for _, pixels, _ in batches(test_set, rows, opened.preprocessing.pixels, size, 1):
-            if len(pixels):
-                sample.append(pixels_to_float(pixels))
-    chosen = choose_backend(opened, sample, backend=wanted)
+    size = int(options["batch_size"])
+    rows = range(min(len(test_set), 2 * size))
+    loaded = batches(test_set, rows, opened.preprocessing.pixels, size, 1)
+    sample = [pixels.transpose(0, 3, 1, 2) for _, pixels, _ in loaded if len(pixels)]
+    if not sample:
+        raise InputError(f"none of the first images of {test_set.name!r} can be read")
+    chosen = choose_backend(opened, sample, backend=wanted, images=len(test_set))
+    _backends.clear()
+    _backends[id(opened), chosen.name] = chosen
     return chosen.name, dict(chosen.report)
 
 
@@ -152,16 +156,37 @@ def _resolved(spec: str, options: str) -> Model:
     return resolve(spec, **json.loads(options))
 
 
-_backends: dict[tuple[int, str], Any] = {}
+_backends: dict[tuple[int, str], Backend] = {}
 
 
-def _backend(model: Model, name: str) -> Any:
-    """The backend of that name for an open model; only the last one is kept."""
+def _backend(model: Model, name: str) -> Backend:
+    """The backend of that name for an open model; only the last one is kept.
+
+    It is checked against torch on noise before it is used.
+    """
     key = (id(model), name)
     if key not in _backends:
         _backends.clear()
-        _backends[key] = choose_backend(model, [], backend=name)
+        height, width = model.preprocessing.size
+        shape = (2, model.preprocessing.channels, height, width)
+        noise = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+        own = not isinstance(model, TorchModel)
+        wanted = "auto" if own else name
+        _backends[key] = choose_backend(model, [noise], backend=wanted, rounds=1)
     return _backends[key]
+
+
+class _Halving:
+    """A scorer that halves its batch when memory runs out, and says so."""
+
+    def __init__(self, backend: Backend, said: list[str]) -> None:
+        def report(before: int, after: int) -> None:
+            said.append(f"out of memory: batches of {before} halved to {after}")
+
+        self._run = with_halving(backend.logits, report)
+
+    def logits(self, pixels: Pixels) -> NDArray[np.float32]:
+        return self._run(pixels)
 
 
 def _setting(setting: SettingSpec) -> tuple[TestSet, StoredTestSet, LabelPolicy | None]:

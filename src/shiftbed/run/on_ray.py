@@ -29,15 +29,16 @@ def on_ray(
         import ray
     except ImportError:
         raise InputError("--runner ray needs Ray: install shiftbed[ray]") from None
-    mine = not ray.is_initialized()
+    api: Any = ray
+    mine = not api.is_initialized()
     if mine:
-        _connect(ray, address)
+        _connect(api, address)
     try:
-        count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
-        yield from _drive(ray, deque((task, 0) for task in tasks), report, count, threads, gpus)
+        count = workers or max(1, int(api.cluster_resources().get("CPU", 1)) // threads)
+        yield from _drive(api, deque((task, 0) for task in tasks), report, count, threads, gpus)
     finally:
         if mine:
-            ray.shutdown()
+            api.shutdown()
 
 
 def _connect(ray: Any, address: str | None) -> None:

@@ -128,7 +128,8 @@ def _prepare(
     """Write every pending cell's record; a model that cannot be opened fails its cells."""
     from shiftbed.run.execute import prepare
 
-    ready, broken = [], {}
+    ready: list[CellPlan] = []
+    broken: dict[str, str] = {}
     for cell in cells:
         if not cell.missing:
             continue

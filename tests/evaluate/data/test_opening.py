@@ -148,9 +148,7 @@ def test_label_sets_by_name_and_by_list(tmp_path, photos, folder, refused):
         (root / CLASSES[photo.label] / name).write_bytes(photo.data)
     listed = [[at] if at else [] for at in range(6)]
     by_list = open_test_set(root, label_sets=listed)
-    assert by_list.label_sets == tuple(
-        (number,) if number else () for number in (1, 3, 5, 0, 2, 4)
-    )
+    assert by_list.label_sets == tuple((number,) if number else () for number in (1, 3, 5, 0, 2, 4))
     assert [int(one.split("/")[1][0]) for one in by_list.examples] == [1, 3, 5, 0, 2, 4]
     assert (by_list.labels == -1).all()
     by_name = open_test_set(root, label_sets={f"{at}.jpg": row for at, row in enumerate(listed)})

@@ -5,6 +5,7 @@ import hashlib
 import pickle
 from collections.abc import Mapping
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ _LIGHTNING = "pytorch-lightning_version"
 """Checkpoints with this entry have the network as ``model.``"""
 
 
-def existing(path: str | Path, what: str) -> Path:
+def existing(path: str | PathLike[str], what: str) -> Path:
     """A file that is there, or an error that names it."""
     found = Path(path).expanduser()
     if not found.is_file():
@@ -62,7 +63,7 @@ def read_state(path: Path) -> dict[str, "torch.Tensor"]:
     except (RuntimeError, EOFError, ValueError, OSError, KeyError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: cannot be read as a torch checkpoint: {reason}") from None
-    prefixes = _PREFIXES
+    prefixes: tuple[str, ...] = _PREFIXES
     if isinstance(found, Mapping) and _LIGHTNING in found:
         prefixes = ("model.", *_PREFIXES)
     for name in _WRAPPERS:

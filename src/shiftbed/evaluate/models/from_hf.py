@@ -54,10 +54,10 @@ def load(request: Request) -> Model:
     elif Path(request.spec.name).expanduser().is_dir():
         query["weights"] = "+".join(digest(p)[:12] for p in files)
     labels: dict[int, str] = network.config.id2label
+    name = Path(request.spec.name).name if "weights" in query else request.spec.name
     return wrap(
         Named(network),
-        id=request.identity(Path(request.spec.name).name if "weights" in query else
-                            request.spec.name, native, used, **query),
+        id=request.identity(name, native, used, **query),
         preprocessing=used,
         facts={
             "spec": request.spec.text,
@@ -70,7 +70,7 @@ def load(request: Request) -> Model:
         device=request.device,
         precision=request.precision,
         class_names=tuple(labels[i] for i in sorted(labels)),
-    )  # fmt: skip
+    )
 
 
 def preprocessing_of(config: Mapping[str, Any]) -> Preprocessing:
@@ -147,32 +147,35 @@ def _folder(request: Request, pretrained: bool) -> Path:
     revision = request.text("revision")
     repository = f"{name}@{revision}" if revision else name
     config = hub_file(repository, ("config.json",), request.spec.text)
-    hub_file(repository, ("preprocessor_config.json",), request.spec.text)
+    if not request.asks_for("size", "mean", "std"):
+        hub_file(repository, ("preprocessor_config.json",), request.spec.text)
     if pretrained:
         hub_file(repository, WEIGHTS, request.spec.text)
     return config.parent
 
 
 def _network(folder: Path, request: Request, pretrained: bool) -> Any:
-    from transformers import AutoConfig, AutoModelForImageClassification
+    import transformers
 
+    auto: Any = transformers  # typed in part only
     options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
         if pretrained:
-            return AutoModelForImageClassification.from_pretrained(str(folder), **options)
-        config = AutoConfig.from_pretrained(str(folder), **options)
+            return auto.AutoModelForImageClassification.from_pretrained(str(folder), **options)
+        config = auto.AutoConfig.from_pretrained(str(folder), **options)
         with seeded(request.seed):
-            return AutoModelForImageClassification.from_config(config)
+            return auto.AutoModelForImageClassification.from_config(config)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{request.spec.text}: transformers cannot load it: {reason}") from error
 
 
 def _native(folder: Path, request: Request) -> Preprocessing:
-    from transformers import AutoImageProcessor
+    import transformers
 
+    auto: Any = transformers.AutoImageProcessor
     try:
-        processor = AutoImageProcessor.from_pretrained(
+        processor = auto.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
         found = preprocessing_of(processor.to_dict())
@@ -206,8 +209,9 @@ def _compare(found: Preprocessing, processor: Any) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without transformers' progress bars."""
-    from transformers.utils import logging
+    from transformers.utils import logging as module
 
+    logging: Any = module
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

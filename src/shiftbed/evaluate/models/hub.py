@@ -107,7 +107,7 @@ def url_file(url: str, what: str, folder: Path | None = None) -> Path:
 
 def _missing(what: str, source: str, place: Path, reason: str | None) -> InputError:
     return InputError(
-        f"{what}: its weights are not on this machine and could not be fetched ({reason}). "
+        f"{what}: its files are not on this machine and could not be fetched ({reason}). "
         f"Get {place.name} of {source} and pass it as weights=FILE, or put it at {place}; "
         "'?pretrained=false' takes random weights"
     )

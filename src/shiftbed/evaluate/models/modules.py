@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-__all__ = ["Named", "Normalised", "ZeroShot"]
+__all__ = ["Named", "Normalised", "Unregistered", "ZeroShot"]
 
 
 class Normalised(nn.Module):
@@ -49,6 +49,18 @@ class Named(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         found: Tensor = self.network(pixel_values=x, return_dict=True).logits
+        return found
+
+
+class Unregistered(nn.Module):
+    """A module that cannot be switched to evaluation mode, as exported programs are in already."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.kept = (network,)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.kept[0](x)
         return found
 
 
