@@ -124,7 +124,7 @@ def test_a_float_outside_its_range_is_unreadable(save, refused):
     [
         ({"images": np.zeros((2, 4, 4), np.uint8)}, ["'images' and 'labels'", "found 'images'"]),
         ({"images": np.zeros((2, 64), np.uint8), "labels": [0, 1]}, ["(2, 64)", "(N, H, W)"]),
-        ({"images": np.zeros((2, 4, 4, 5), np.uint8), "labels": [0, 1]}, ["1, 3 or 4 channels"]),
+        ({"images": np.zeros((2, 5, 5, 5), np.uint8), "labels": [0, 1]}, ["1, 3 or 4 channels"]),
         ({"images": np.zeros((0, 4, 4), np.uint8), "labels": []}, ["(0, 4, 4)"]),
         ({"images": np.zeros((2, 4, 4), int), "labels": [0, 1]}, ["int64", "uint8 or floats"]),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": [0]}, ["labels", "(1,)", "(2,)"]),

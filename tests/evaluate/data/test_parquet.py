@@ -34,7 +34,9 @@ def test_plain_columns(write, photos):
     same_photos(test_set, photos)
     assert test_set.classes is None
     assert test_set.examples == tuple("012345")
-    just_bytes = open_test_set(write(image=[photo.data for photo in photos], label=labels))
+    just_bytes = open_test_set(
+        write("bytes.parquet", image=[photo.data for photo in photos], label=labels)
+    )
     same_photos(just_bytes, photos)
     assert just_bytes.fingerprint == test_set.fingerprint
 
@@ -147,6 +149,9 @@ def test_wrong_files(write, tmp_path, refused):
 def test_damage_after_opening(write):
     path = write(label=[0] * 6)
     test_set = open_test_set(path)
+    write(label=[0] * 6, image=[b"no struct"] * 6)
+    with pytest.raises(UnreadableImage, match="its Parquet file cannot be read"):
+        test_set.subset([0]).load(0)
     path.write_bytes(b"PAR1" + bytes(100))
     with pytest.raises(UnreadableImage, match="its Parquet file cannot be read"):
         test_set.load(0)

@@ -215,7 +215,7 @@ def label_sets_of(
 def shown(value: object) -> str:
     """A value in a message: on one line and not too long."""
     text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "…" + text[-1]
+    return text if len(text) <= 160 else text[:60] + "…" + text[-99:]
 
 
 def some(names: Sequence[str], most: int = 5) -> str:

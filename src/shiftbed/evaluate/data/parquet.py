@@ -30,7 +30,7 @@ __all__ = ["ParquetImages", "read_parquet"]
 
 _KEPT = 3
 """Row groups kept in memory."""
-_DAMAGED = (OSError, ValueError, KeyError, MemoryError, NotImplementedError, pa.ArrowException)
+_DAMAGED = (OSError, ValueError, LookupError, MemoryError, NotImplementedError, pa.ArrowException)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,10 +34,14 @@ _EXPRESSION = re.compile(r"[\w\s+*/%<>=!&|~().,'\[\]-]*")
 _FUNCTIONS = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _CALLED_AGAIN = re.compile(r"[)\]']\s*\(")
 _KNOWN_FUNCTIONS = frozenset(
-    ("Symbol", "Integer", "Float", "Rational", "Add", "Mul", "Pow", "Max", "Min", "Abs")
-    + ("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "And", "Or", "Not", "Where", "Mod", "PythonMod")
-    + ("FloorDiv", "CleanDiv", "CeilDiv", "ModularIndexing", "PowByNatural", "FloatTrueDiv")
-    + ("IntTrueDiv", "CeilToInt", "FloorToInt", "TruncToInt", "RoundToInt", "ToFloat", "Identity")
+    re.findall(
+        r"\w+",
+        """
+        Symbol Integer Float Rational Add Mul Pow Max Min Abs Eq Ne Lt Le Gt Ge And Or Not Where
+        Mod PythonMod FloorDiv CleanDiv CeilDiv ModularIndexing PowByNatural FloatTrueDiv
+        IntTrueDiv CeilToInt FloorToInt TruncToInt RoundToInt ToFloat Identity
+        """,
+    )
 )
 _TRAINING = {"aten.dropout.default": 2, "aten.batch_norm.default": 5}
 """Operators with a flag for training, and which argument it is."""

@@ -1,0 +1,55 @@
+"""The torchvision shim, in processes of their own: imports cannot be undone."""
+
+import subprocess
+import sys
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_torchvision_works_afterwards_whatever_the_pair_of_packages():
+    out = run("""
+from shiftbed.evaluate.compat import ensure_torchvision
+first, second = ensure_torchvision(), ensure_torchvision()
+import torchvision, timm
+from torchvision.transforms import v2
+print(first == second, callable(torchvision.models.resnet18), v2.Resize(4).size)
+""")
+    assert out == "True True [4]"
+
+
+def test_a_matching_pair_is_left_alone():
+    out = run("""
+import sys, types
+sys.modules["torchvision"] = types.ModuleType("torchvision")  # imports without complaint
+from shiftbed.evaluate import compat
+print(compat.ensure_torchvision(), compat._kept)
+""")
+    assert out == "False []"
+
+
+def test_other_failures_are_not_hidden():
+    out = run("""
+import sys
+from shiftbed.errors import InputError
+from shiftbed.evaluate.compat import ensure_torchvision
+sys.modules["torchvision"] = None  # importing it raises ImportError
+try: ensure_torchvision()
+except InputError as error: print(error)
+""")
+    assert "pip install 'shiftbed[evaluate]'" in out
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed():
+    out = run("""
+import sys
+import shiftbed.evaluate.models, shiftbed.evaluate.backends, shiftbed.evaluate.preprocessing
+heavy = {"torch", "torchvision", "timm", "open_clip", "transformers", "onnxruntime", "sklearn"}
+print(sorted(heavy & set(sys.modules)))
+""")
+    assert out == "[]"
