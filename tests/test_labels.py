@@ -160,6 +160,13 @@ def test_half_precision_logits_are_combined_in_single():
     assert subset([2, 0]).apply(scores).dtype == np.float16
 
 
+def test_many_images_are_combined_like_few():
+    scores = np.random.default_rng(0).normal(size=(2500, 6))
+    policy = class_map({0: [5, 1], 2: [0, 2]}, "mean", targets=3)
+    whole = policy.apply(scores)
+    assert np.array_equal(whole, np.concatenate([policy.apply(row[None]) for row in scores]))
+
+
 def test_no_underflow_far_from_the_favourite():
     found = class_map({"a": [0], "b": [1, 2]}, "sum").apply(np.array([[0.0, -2000.0, -2000.0]]))
     assert found[0].tolist() == pytest.approx([0.0, -2000 + math.log(2)])

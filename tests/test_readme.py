@@ -1,11 +1,13 @@
 """Every command and every piece of code in the README runs."""
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +35,43 @@ def place(tmp_path_factory) -> Path:
     """One directory for all commands, as a reader would have."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / "results.csv").write_text(RESULTS)
+    _digits(folder)
     return folder
+
+
+TESTBED = """
+name = "mine"
+store = "kept"
+[defaults]
+preprocessing = {size = [8, 8], mode = "L", mean = [0.0], std = [1.0]}
+[[test_sets]]
+name = "digits"
+path = "digits.npz"
+[[test_sets]]
+name = "faint"
+path = "faint.npz"
+"""
+
+
+def _digits(folder: Path) -> None:
+    """A reader's own model, test sets and testbed.toml."""
+    from sklearn.datasets import load_digits
+    from sklearn.linear_model import LogisticRegression
+    from skops.io import dump
+
+    x, y = load_digits(return_X_y=True)
+    images = (x.reshape(-1, 8, 8) * 255 / 16).round().astype(np.uint8)
+    np.savez(folder / "digits.npz", images=images[900:], labels=y[900:])
+    np.savez(folder / "faint.npz", images=images[900:] // 3, labels=y[900:])
+    models = ""
+    for n in (20, 40, 80, 200, 900):
+        name = "model" if n == 900 else f"model{n}"
+        fitted = LogisticRegression(max_iter=200).fit(images[:n].reshape(n, -1) / 255, y[:n])
+        dump(fitted, folder / f"{name}.skops")
+        models += f'[[models]]\nid = "sklearn:{name}.skops"\nname = "{name}"\n'
+    (folder / "testbed.toml").write_text(TESTBED + models)
+    side = {"size": [8, 8], "mode": "L", "mean": [0.0], "std": [1.0]}
+    (folder / "model.preprocessing.json").write_text(json.dumps(side))
 
 
 @pytest.mark.xdist_group("readme")
@@ -51,8 +89,8 @@ class TestReadme:
             )
             assert done.returncode == 0, (words, done.stderr)
             assert done.stdout
-        for name in ("imagenet-v2.svg", "report.html", "own.parquet"):
-            assert (place / name).stat().st_size > 1000
+        for name in ("imagenet-v2.svg", "report.html", "own.parquet", "kept/testbed.json"):
+            assert (place / name).stat().st_size > 100
 
     def test_python_runs(self, place):
         for code in blocks("python"):
@@ -85,7 +123,7 @@ class TestReadme:
 
     def test_the_demo_runs(self, tmp_path):
         done = subprocess.run(
-            [sys.executable, "-m", "examples.demo"],
+            [sys.executable, "-m", "examples.digits.demo"],
             cwd=tmp_path,
             env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
             capture_output=True,

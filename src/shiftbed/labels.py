@@ -34,6 +34,8 @@ HOW = {
 """Ways to combine the scores of the classes mapped to one target."""
 _IN_KEY = 6
 """A subset of at most so many classes is spelled out in its key."""
+_BLOCK = 1024
+"""Images whose scores are combined at a time, to stay within the processor's caches."""
 
 
 def full(classes: int) -> "LabelPolicy":
@@ -194,27 +196,28 @@ class ClassMap:
     def apply(self, logits: NDArray[Any]) -> NDArray[Any]:
         """(N, K) → (N, width): log-probabilities, or logits for ``max-logit``."""
         kind = np.promote_types(logits.dtype, np.float32)
-        if kind.kind != "f":
-            kind = np.dtype(np.float64)
-        logits = logits.astype(kind, copy=False)
+        scores = np.full((len(logits), self.width), -np.inf, dtype=kind)
         filled = [at for at, group in enumerate(self.groups) if group]
-        sizes = np.array([len(self.groups[at]) for at in filled])
+        for at in range(0, len(logits), _BLOCK):
+            block = logits[at : at + _BLOCK].astype(kind, copy=False)
+            scores[at : at + _BLOCK, filled] = self._combine(block)
+        return scores
+
+    def _combine(self, logits: NDArray[Any]) -> NDArray[Any]:
+        """The scores of the targets that have classes."""
+        sizes = np.array([len(group) for group in self.groups if group])
         starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
-        picked = logits[:, [one for at in filled for one in self.groups[at]]]
-        most = np.maximum.reduceat(picked, starts, axis=1)
+        picked = logits[:, [one for group in self.groups for one in group]]
+        scores: NDArray[Any] = np.maximum.reduceat(picked, starts, axis=1)
         if self.how in ("mean", "sum"):
-            base = np.where(np.isfinite(most), most, 0)
+            base = np.where(np.isfinite(scores), scores, 0)
             picked -= np.repeat(base, sizes, axis=1)
             with np.errstate(divide="ignore"):
-                most = np.log(np.add.reduceat(np.exp(picked), starts, axis=1)) + base
-            if self.how == "mean":
-                most -= np.log(sizes).astype(kind)
+                scores = np.log(np.add.reduceat(np.exp(picked), starts, axis=1)) + base
+        if self.how == "mean":
+            scores -= np.log(sizes).astype(logits.dtype)
         if self.how != "max-logit":
-            most = most - logsumexp(logits, axis=1, keepdims=True)
-        if len(filled) == self.width:
-            return most
-        scores = np.full((len(logits), self.width), -np.inf, dtype=kind)
-        scores[:, filled] = most
+            scores -= logsumexp(logits, axis=1, keepdims=True)
         return scores
 
     def describe(self, classes: int | None) -> str:

@@ -82,7 +82,7 @@ def test_names_that_are_unknown(text, message):
 
 
 def test_options_that_are_unknown():
-    with pytest.raises(InputError, match="did you mean .*float16"):
+    with pytest.raises(InputError, match=r"did you mean .*float16"):
         resolve("timm:resnet18", precision="float8")
     with pytest.raises(InputError, match="device 'abacus' cannot be used"):
         resolve("timm:resnet10t?pretrained=false&size=32", device="abacus")
@@ -157,6 +157,7 @@ class Hostile:
         return os.system, (f"touch {self.marker}",)
 
 
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol:UserWarning")
 @pytest.mark.parametrize("protocol", ["torch", "pickle", "inside"])
 def test_a_hostile_checkpoint_is_refused_and_does_not_run(tmp_path, protocol):
     file, marker = tmp_path / "hostile.pth", tmp_path / "ran"
@@ -263,7 +264,7 @@ def test_missing_weights_say_which_file_goes_where(empty_hub):
     place = empty_hub / "hub/models--timm--resnet18.a1_in1k/snapshots/main/model.safetensors"
     assert str(place) in str(caught.value)
     assert "weights=FILE" in str(caught.value)
-    with pytest.raises(InputError, match="resnet18-f37072fd.pth") as caught:
+    with pytest.raises(InputError, match=r"resnet18-f37072fd\.pth") as caught:
         resolve("torchvision:resnet18")
     assert str(empty_hub / "torch/checkpoints/resnet18-f37072fd.pth") in str(caught.value)
     with pytest.raises(InputError, match="weights=FILE"):
@@ -292,7 +293,8 @@ def test_weights_in_the_hub_cache_load_by_name(empty_hub):
     plain = resolve("timm:resnet18?pretrained=false&seed=5&size=32")
     place = empty_hub / "hub/models--timm--resnet18.a1_in1k/snapshots/main/model.safetensors"
     place.parent.mkdir(parents=True)
-    save_file(plain.module.network.state_dict(), place)
+    state = plain.module.network.state_dict()
+    save_file({name: tensor.contiguous() for name, tensor in state.items()}, place)
     named = resolve("timm:resnet18?size=32")
     assert named.id == "timm:resnet18.a1_in1k?size=32"
     assert named.describe()["weights"]["tag"] == "a1_in1k"

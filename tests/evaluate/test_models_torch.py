@@ -82,8 +82,8 @@ def test_timm_sizes():
     grey = resolve("timm:resnet10t?pretrained=false&in_chans=1&size=32&num_classes=10")
     assert grey.preprocessing.mode == "L"
     assert grey.logits(np.zeros((2, 1, 32, 32), np.float32)).shape == (2, 10)
-    with pytest.raises(InputError, match="does not take an image"):
-        resolve("timm:resnet26d?pretrained=false&in_chans=1&mode=RGB&size=32")
+    with pytest.raises(InputError, match="in_chans must be 1 or 3"):
+        resolve("timm:resnet10t?pretrained=false&in_chans=4")
 
 
 def test_changed_preprocessing_belongs_to_the_id():

@@ -11,6 +11,7 @@ from shiftbed.cli.output import (
     as_json,
     interval,
     number,
+    pairs,
     percent,
     points,
     records,
@@ -86,6 +87,10 @@ def eval_(
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
     on_unreadable: Unreadable = None,
+    preprocessing: Annotated[
+        list[str] | None,
+        typer.Option(help="KEY=VALUE: change the model's own, such as interpolation=bicubic."),
+    ] = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Compare with the published accuracy, and try the causes."),
@@ -104,10 +109,11 @@ def eval_(
     from shiftbed.store import PredictionStore
     from shiftbed.tables.scores import score as scores_of
 
+    changes = _preprocessing(preprocessing or [])
     if check:
-        options = {"device": device, "precision": precision}
+        options: dict[str, Any] = {"device": device, "precision": precision}
         options |= {"weights": str(weights)} if weights else {}
-        _check(model, test_sets, options, published, images, level, json)
+        _check(model, test_sets, options, changes, published, images, level, json)
         return
     sets = [TestSetSpec(name=_set_name(path), path=path) for path in test_sets]
     if len({s.name for s in sets}) < len(sets):
@@ -119,14 +125,15 @@ def eval_(
             ModelSpec(
                 spec=model,
                 name=name or model,
-                options={"weights": str(weights)} if weights else {},
+                options=({"weights": str(weights)} if weights else {})
+                | ({"preprocessing": changes} if changes else {}),
             ),
         ),
         settings=tuple(SettingSpec(id=s.name, test_set=s) for s in sets),
         options={"device": device, "precision": precision},
     )
-    options = _options(batch_size, backend, on_unreadable)
-    summary = _with_progress(spec, quiet=json, runner="local", workers=1, address=None, **options)
+    given = _options(batch_size, backend, on_unreadable)
+    summary = _with_progress(spec, quiet=json, runner="local", workers=1, address=None, **given)
     for (_, setting), why in summary.failed.items():
         raise InputError(f"{model} on {setting}: {why}")
     opened = PredictionStore(store)
@@ -159,6 +166,7 @@ def _check(
     model: str,
     test_sets: list[str],
     options: dict[str, Any],
+    own: dict[str, Any],
     published: float | None,
     images: int,
     level: float,
@@ -176,7 +184,7 @@ def _check(
     figure = _published(model) if published is None else published
     check_fractions([figure], "--published")
     found = check_pipeline(
-        lambda changes: resolve(model, preprocessing=changes, **options),
+        lambda changes: resolve(model, preprocessing=own | changes, **options),
         open_test_set(test_sets[0]),
         figure,
         images=images,
@@ -256,6 +264,19 @@ def _options(
         raise InputError(f"--backend must be auto, torch, compile or onnxruntime, got {backend!r}")
     given = {"batch_size": batch_size, "backend": backend, "on_unreadable": on_unreadable}
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _preprocessing(texts: list[str]) -> dict[str, Any]:
+    """KEY=VALUE pairs, values as JSON where they are, as text otherwise."""
+    from json import JSONDecodeError, loads
+
+    changes: dict[str, Any] = {}
+    for key, value in pairs(texts, "--preprocessing", "KEY=VALUE").items():
+        try:
+            changes[key] = loads(value)
+        except JSONDecodeError:
+            changes[key] = value
+    return changes
 
 
 def _set_name(path: str) -> str:

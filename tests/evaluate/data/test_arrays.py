@@ -129,7 +129,7 @@ def test_a_float_outside_its_range_is_unreadable(save, refused):
         ({"images": np.zeros((2, 4, 4), int), "labels": [0, 1]}, ["int64", "uint8 or floats"]),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": [0]}, ["labels", "(1,)", "(2,)"]),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.eye(2)}, ["labels", "(2, 2)"]),
-        ({"x": np.zeros((2, 4, 4), np.uint8), "y": [0, -3]}, ["label -3 of example 1"]),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": [0, -3]}, ["label -3 is no class"]),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": [0, 0.5]}, ["label 0.5", "neither"]),
     ],
 )
@@ -155,6 +155,10 @@ def test_damaged_files_get_one_line(save, tmp_path, compressed, refused):
     (tmp_path / "damaged.npy").write_bytes(b"")
     refused(tmp_path / "damaged.npy", "empty file", unlabelled=True)
     (tmp_path / "damaged.npy").write_bytes(b"\x93NUMPY\x01\x00garbage")
+    refused(tmp_path / "damaged.npy", "cannot be read", unlabelled=True)
+    np.save(tmp_path / "damaged.npy", images)
+    header = (tmp_path / "damaged.npy").read_bytes()
+    (tmp_path / "damaged.npy").write_bytes(header.replace(b"}", b"("))
     refused(tmp_path / "damaged.npy", "cannot be read", unlabelled=True)
 
 

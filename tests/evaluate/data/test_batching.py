@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.evaluate.data import batches, open_test_set
+from shiftbed.evaluate.data import UnreadableImage, batches, open_test_set
 
 
 def prepare(image):
@@ -85,6 +85,18 @@ def test_exceptions_come_through_where_their_batch_is_due(many, workers):
     with pytest.raises(ZeroDivisionError, match="no such number") as caught:
         next(running)
     assert caught.value.__notes__ == ["while preprocessing '37'"]
+
+
+@pytest.mark.parametrize("workers", [0, 4])
+def test_a_transform_may_refuse_an_image(many, workers):
+    def refuses(image):
+        if np.asarray(image)[0, 0] % 10 == 3:
+            raise UnreadableImage("an image", "ends in three")
+        return np.asarray(image)[..., None]
+
+    found = list(batches(many, range(20), refuses, 10, workers))
+    assert [[one.row for one in batch.unreadable] for batch in found] == [[3], [13]]
+    assert [len(batch.rows) for batch in found] == [9, 9]
 
 
 def test_transforms_that_give_something_else(folder, many):

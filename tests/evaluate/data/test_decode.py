@@ -141,7 +141,5 @@ def test_damage_is_a_picture_or_a_reason(small, kind):
         changed = np.frombuffer(data, np.uint8).copy()
         where = rng.integers(0, len(data), size=rng.integers(1, 20))
         changed[where] = rng.integers(0, 256, size=len(where))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PIL's, about odd files
-            with contextlib.suppress(NoImage):
-                assert read(changed.tobytes()).size
+        with contextlib.suppress(NoImage):
+            assert read(changed.tobytes()).size

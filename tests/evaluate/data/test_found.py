@@ -33,7 +33,8 @@ def test_sets_of_labels():
     assert encode([[3, 1, 3], [], None, 2], None, "here").sets == ((1, 3), (), (), (2,))
     names = encode([["b"], ["b", "a"]], None, "here")
     assert (names.sets, names.classes) == (((1,), (0, 1)), ("a", "b"))
-    assert encode([[], []], None, "here").sets == ((), ())
+    assert encode([[], [-1, 4]], None, "here").sets == ((), (4,))
+    assert encode([[" 3"], np.array([1, 2])], None, "here").sets == ((3,), (1, 2))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,8 @@ def test_sets_of_labels():
         [float("nan")],
         [2**70],
         [-2],
+        [[1, [2]]],
+        [[1], [-2]],
         ["x", "3", 3],
     ],
 )
@@ -57,7 +60,7 @@ def test_what_is_no_label(raw):
 
 
 def test_numbers_beyond_the_classes():
-    with pytest.raises(InputError, match="label 2 of example 1 is no class, expected 0 to 1"):
+    with pytest.raises(InputError, match="label 2 is no class, expected 0 to 1"):
         encode([0, 2], ("a", "b"), "here")
 
 

@@ -1,6 +1,9 @@
 """One set of photographs in every format: the same pictures, labels and, mostly, fingerprint."""
 
+import json
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -147,13 +150,38 @@ def test_label_sets_by_name_and_by_list(tmp_path, photos, folder, refused):
         (root / CLASSES[photo.label]).mkdir(parents=True, exist_ok=True)
         (root / CLASSES[photo.label] / name).write_bytes(photo.data)
     listed = [[at] if at else [] for at in range(6)]
-    by_list = open_test_set(root, label_sets=listed)
+    space = [*CLASSES, *"cdef"]
+    by_list = open_test_set(root, label_sets=listed, classes=space)
     assert by_list.label_sets == tuple((number,) if number else () for number in (1, 3, 5, 0, 2, 4))
     assert [int(one.split("/")[1][0]) for one in by_list.examples] == [1, 3, 5, 0, 2, 4]
     assert (by_list.labels == -1).all()
-    by_name = open_test_set(root, label_sets={f"{at}.jpg": row for at, row in enumerate(listed)})
+    mapping = {f"{at}.jpg": row for at, row in enumerate(listed)}
+    by_name = open_test_set(root, label_sets=mapping, classes=space)
+    (tmp_path / "sets.json").write_text(json.dumps(mapping))
+    from_file = open_test_set(root, label_sets=tmp_path / "sets.json", unlabelled=True)
+    assert from_file.label_sets == by_list.label_sets
     assert by_name.label_sets == by_list.label_sets
     assert by_name.fingerprint == by_list.fingerprint != open_test_set(root).fingerprint
+    refused(root, "label sets: label 3 is no class", "0 to 1", label_sets=mapping)
+    (tmp_path / "sets.json").write_text("{")
+    refused(root, "sets.json", "JSON", label_sets=tmp_path / "sets.json")
     refused(folder, "file names repeat", label_sets=listed)
     refused(folder, "5 for 6", label_sets=listed[:5])
     refused(folder, "no list of labels for 'china/0.jpg'", label_sets={"x": [1]})
+
+
+def test_a_library_that_is_missing(tmp_path, monkeypatch, refused):
+    (tmp_path / "x.parquet").write_bytes(b"")
+    for module in ("parquet", "columns"):
+        monkeypatch.delitem(sys.modules, f"shiftbed.evaluate.data.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refused(tmp_path / "x.parquet", "needs pyarrow", "pip install")
+
+
+def test_no_deep_learning_framework_is_loaded():
+    code = (
+        "import sys; import shiftbed.labels, shiftbed.evaluate.data.parquet, "
+        "shiftbed.evaluate.data.hub; print(sorted({'torch', 'timm'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

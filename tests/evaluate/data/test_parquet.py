@@ -41,6 +41,11 @@ def test_plain_columns(write, photos):
     assert just_bytes.fingerprint == test_set.fingerprint
 
 
+def test_a_column_called_like_a_part_of_another(write, photos):
+    columns = {"image": None, "image.bytes": [photo.data for photo in photos]}
+    same_photos(open_test_set(write(**columns, label=[p.label for p in photos])), photos)
+
+
 def test_labels_as_names_lists_and_with_gaps(write):
     names = open_test_set(write(label=list("abcabc")))
     assert (names.classes, names.labels.tolist()) == (("a", "b", "c"), [0, 1, 2] * 2)
@@ -80,6 +85,7 @@ def test_columns_asked_for(write, refused):
     assert test_set.labels.tolist() == list(range(6))
     assert test_set.groups.tolist() == list("xxyyzz")
     assert test_set.examples == tuple("uvwxyz")
+    refused(path, "same id 'x'", label_column="fine", id_column="kind")
     refused(path, "'fine'", "expected struct<bytes, path>", image_column="fine", unlabelled=True)
 
 

@@ -1,5 +1,19 @@
 """Test sets in the formats people have, as one record that reads its images lazily.
 
+What happens to images that are not plain RGB photographs, whatever the format:
+
+=========================================  ======================================================
+truncated, empty, text, damaged, missing   ``load`` raises ``UnreadableImage`` with the reason;
+too many pixels (PIL's limit)              ``check`` and ``batches`` list them by name
+CMYK, 16 bits, palette, grey, alpha        loaded in their own mode; preprocessing converts
+one pixel                                  an image like any other
+animation                                  its first frame
+EXIF orientation                           not applied, as in timm
+hidden files; files that are no images     passed over; noted in ``TestSet.notes``
+a class without images                     stays a class, and is noted
+an image without a label                   label −1, noted; never counted as wrong
+=========================================  ======================================================
+
 >>> import tempfile
 >>> from pathlib import Path
 >>> import numpy as np

@@ -50,14 +50,15 @@ def batches(
     """The images of ``rows`` (all, if None) in batches, in order.
 
     ``workers`` threads prepare them, one per processor by default, none for 0. What is yielded does
-    not depend on their number. An exception of the transform is raised where its batch is due.
+    not depend on their number. An exception of the transform is raised where its batch is due, but
+    for ``UnreadableImage``: a transform may refuse an image, too.
     """
     chosen = np.arange(len(test_set)) if rows is None else np.asarray(rows)
     if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
         raise InputError("rows must be a list of row numbers")
     if chosen.size and (chosen.min() < 0 or chosen.max() >= len(test_set)):
         raise InputError(f"rows must lie between 0 and {len(test_set) - 1}")
-    workers = len(os.sched_getaffinity(0)) if workers is None else workers
+    workers = _processors() if workers is None else workers
     if batch_size < 1 or workers < 0 or ahead < 0:
         raise InputError("batch_size must be at least 1, workers and ahead at least 0")
     chosen = chosen.astype(np.int64)
@@ -65,6 +66,14 @@ def batches(
     tray = _Tray(test_set, transform)
     fillings = (_Filling(tray, part) for part in parts)
     return _in_turn(fillings) if workers == 0 else _in_threads(fillings, workers, ahead)
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
 
 
 def _in_turn(fillings: "Iterator[_Filling]") -> Iterator[Batch]:

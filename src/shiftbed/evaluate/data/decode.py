@@ -30,9 +30,9 @@ _FRAMES_FROM_FILE = ("GIF", "TIFF")
 """Formats that go back to the file after loading, if there are more frames."""
 _CANNOT = (
     *(OSError, SyntaxError, ValueError, TypeError, IndexError, KeyError, AttributeError),
-    *(EOFError, ArithmeticError, StructError, zlib.error, MemoryError, RuntimeError),
+    *(EOFError, ArithmeticError, StructError, zlib.error, MemoryError, RuntimeError, Warning),
 )
-"""What PIL's decoders raise on damaged files."""
+"""What PIL's decoders raise on damaged files; warnings too, where they are made errors."""
 
 
 class NoImage(Exception):

@@ -78,28 +78,34 @@ def encode(
     if isinstance(raw, np.ndarray) and raw.dtype.kind in "iu":
         return Labels(one=_in_range(raw, classes, where), classes=classes)
     listed = [_plain(label) for label in raw]
-    if any(isinstance(label, (list, tuple)) for label in listed):
-        rows = [label if isinstance(label, (list, tuple)) else _alone(label) for label in listed]
-        flat = encode([one for row in rows for one in row], classes, where)
-        ends = np.cumsum([len(row) for row in rows])
-        parts = np.split(flat.one, ends[:-1]) if rows else []
-        sets = tuple(tuple(sorted({int(label) for label in part})) for part in parts)
-        return Labels(one=np.full(len(sets), -1), sets=sets, classes=flat.classes)
+    if not any(isinstance(label, (list, tuple)) for label in listed):
+        one, classes = _encode_each(listed, classes, where)
+        return Labels(one=one, classes=classes)
+    rows = [label if isinstance(label, (list, tuple)) else [label] for label in listed]
+    flat = [_plain(one) for row in rows for one in row]
+    numbers, classes = _encode_each(flat, classes, where)
+    parts = np.split(numbers, np.cumsum([len(row) for row in rows])[:-1])
+    sets = tuple(tuple(sorted({int(one) for one in part} - {-1})) for part in parts)
+    return Labels(one=np.full(len(sets), -1), sets=sets, classes=classes)
+
+
+def _encode_each(
+    listed: list[Any], classes: tuple[str, ...] | None, where: str
+) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
+    """Single labels as class numbers, and the classes they are numbered by."""
     names = [label for label in listed if isinstance(label, str)]
     if not names or (not _all_in(names, classes) and all(map(_is_number, names))):
         numbers = [-1 if label is None else _number(label, where) for label in listed]
-        return Labels(
-            one=_in_range(np.array(numbers, dtype=np.int64), classes, where), classes=classes
-        )
+        return _in_range(np.array(numbers, dtype=np.int64), classes, where), classes
     classes = tuple(sorted(set(names))) if classes is None else classes
-    at = {name: number for number, name in enumerate(classes)}
+    at: dict[str | None, int] = {name: number for number, name in enumerate(classes)}
+    at[None] = -1
     for label in listed:
         if label is not None and not isinstance(label, str):
-            raise InputError(f"{where}: labels are both names and numbers, such as {label!r}")
-        if label is not None and label not in at:
-            raise unknown(f"class in {where}", label, classes)
-    one = np.array([-1 if label is None else at[label] for label in listed], dtype=np.int64)
-    return Labels(one=one, classes=classes)
+            raise InputError(f"{where}: labels are both names and numbers, such as {shown(label)}")
+        if label not in at:
+            raise unknown(f"class in {where}", str(label), classes)
+    return np.array([at[label] for label in listed], dtype=np.int64), classes
 
 
 def _plain(label: Any) -> Any:
@@ -109,10 +115,6 @@ def _plain(label: Any) -> Any:
     if isinstance(label, bytes):
         label = label.decode("utf-8", "backslashreplace")
     return (label.strip() or None) if isinstance(label, str) else label
-
-
-def _alone(label: Any) -> list[Any]:
-    return [] if label is None or label == -1 else [label]
 
 
 def _all_in(names: list[str], classes: tuple[str, ...] | None) -> bool:
@@ -139,8 +141,7 @@ def _in_range(
     if wrong.size:
         end = f" to {most}" if classes is not None else ""
         raise InputError(
-            f"{where}: label {labels[wrong[0]]} of example {wrong[0]} is no class, expected 0{end}"
-            " or -1 for none"
+            f"{where}: label {labels[wrong[0]]} is no class, expected 0{end} or -1 for none"
         )
     return labels.astype(np.int64)
 
@@ -177,7 +178,7 @@ def _imagenet() -> tuple[str, ...]:
 
 
 def label_sets_of(
-    given: LabelSets, found: Found, classes: int | None
+    given: LabelSets, found: Found, classes: tuple[str, ...] | None
 ) -> tuple[tuple[int, ...], ...]:
     """Label sets that come beside the images, as JSON or a value: a mapping by id, or a list.
 
@@ -207,8 +208,7 @@ def label_sets_of(
     for example, row in zip(found.examples, rows, strict=True):
         if not isinstance(row, Sequence) or isinstance(row, str):
             raise InputError(f"label sets: no list of labels for {example!r}")
-    space = None if classes is None else tuple(map(str, range(classes)))
-    sets = encode([list(row) for row in rows], space, "label sets").sets
+    sets = encode([list(row) for row in rows], classes, "label sets").sets
     return sets if sets is not None else ()
 
 

@@ -5,6 +5,7 @@ import weakref
 import zipfile
 import zlib
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ LIMIT = 16 * 2**30
 _DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, SyntaxError),
     *(NotImplementedError, RuntimeError, MemoryError, OverflowError, TypeError, ValueError),
+    *(TokenError, Warning),  # NumPy's, about odd headers
 )
 _LOADING = threading.Lock()
 _LOADED: "weakref.WeakValueDictionary[tuple[object, ...], NDArray[Any]]" = (

@@ -91,9 +91,7 @@ def open_test_set(
     encoded = _labels(found, options)
     sets = encoded.sets
     if label_sets is not None:
-        sets = label_sets_of(
-            label_sets, found, None if not options.classes else len(options.classes)
-        )
+        sets = label_sets_of(label_sets, found, encoded.classes)
     own = np.full(len(found.examples), -1) if sets is not None else encoded.one
     notes = list(found.notes)
     without = [one for one, label in zip(found.examples, own, strict=True) if label < 0]

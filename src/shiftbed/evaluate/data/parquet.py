@@ -7,9 +7,9 @@ reading in order is cheap, and memory stays at a few row groups.
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,22 +43,26 @@ class ParquetImages(Images):
     """For each file the first row of each of its row groups, and the number of rows."""
     rows: NDArray[np.int64]
     """(N, 2): number of the file, row in it."""
+    recent: "_Recent" = field(init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_recent"}
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "recent", _Recent())
 
-    @cached_property
-    def _recent(self) -> "_Recent":
-        return _Recent(self)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "recent"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
 
     def data(self, row: int) -> bytes:
         """The encoded picture, or ``NoImage``."""
         number, at = map(int, self.rows[row])
         group = int(np.searchsorted(self.starts[number], at, side="right")) - 1
-        cells = self._recent.get(number, group)
+        cells = self.recent.get(number, group, self.read)
         return _cell(cells, at - int(self.starts[number][group]))
 
     def read(self, number: int, group: int) -> pa.ChunkedArray:
@@ -68,7 +72,7 @@ class ParquetImages(Images):
                 column = file.read_row_group(group, columns=[self.leaf], use_threads=False)[0]
         except _DAMAGED as error:
             raise NoImage(f"its Parquet file cannot be read: {_brief(error)}") from None
-        return pc.struct_field(column, "bytes") if self.leaf[-6:] == ".bytes" else column
+        return pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
 
     def take(self, rows: NDArray[np.int64]) -> "ParquetImages":
         """Only these, in this order."""
@@ -114,12 +118,12 @@ class ParquetImages(Images):
 class _Recent:
     """The last few row groups; a thread that needs one which is being read waits for it."""
 
-    def __init__(self, images: ParquetImages) -> None:
-        self._images = images
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._slots: OrderedDict[tuple[int, int], Future[Any]] = OrderedDict()
 
-    def get(self, number: int, group: int) -> Any:
+    def get(self, number: int, group: int, read: Callable[[int, int], Any]) -> Any:
+        """A row group, read unless it is there."""
         key = (number, group)
         with self._lock:
             slot = self._slots.get(key)
@@ -131,7 +135,7 @@ class _Recent:
                 self._slots.popitem(last=False)
         if mine:
             try:
-                slot.set_result(self._images.read(number, group))
+                slot.set_result(read(number, group))
             except BaseException as error:
                 slot.set_exception(error)
         return slot.result()

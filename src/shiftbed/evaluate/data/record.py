@@ -1,6 +1,7 @@
 """Test sets: examples, labels and pictures that are read when they are asked for."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -95,7 +96,8 @@ class TestSet:
                     f"test set {self.name!r}: {len(column)} {what} for {len(self.examples)} images"
                 )
         if len(set(self.examples)) < len(self.examples):
-            raise InputError(f"test set {self.name!r}: two examples have the same id")
+            twice = next(one for one, times in Counter(self.examples).items() if times > 1)
+            raise InputError(f"test set {self.name!r}: two examples have the same id {twice!r}")
 
     def __len__(self) -> int:
         return len(self.examples)

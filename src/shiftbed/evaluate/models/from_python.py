@@ -25,7 +25,7 @@ from shiftbed.evaluate.models.checkpoints import digest, existing
 from shiftbed.evaluate.models.spec import Request
 from shiftbed.evaluate.preprocessing import Preprocessing
 
-__all__ = ["find", "load"]
+__all__ = ["find", "load", "shown"]
 
 
 def load(request: Request) -> Model:
@@ -36,7 +36,7 @@ def load(request: Request) -> Model:
         return found
     native = _native(found, request)
     used = request.preprocess(native)
-    id = request.identity(_shown(request.spec.name), native, used)
+    id = request.identity(shown(request.spec.name), native, used)
     facts = {"spec": request.spec.text, **facts}
     names = tuple(getattr(found, "class_names", ()))
     if _is_module(found):
@@ -150,7 +150,7 @@ def _is_module(found: Any) -> bool:
     return torch is not None and isinstance(found, torch.nn.Module)
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """Without the folders of a file: where it lies is no part of an identity."""
     module, _, attribute = name.rpartition(":")
     return f"{Path(module).name if module.endswith('.py') else module}:{attribute}"

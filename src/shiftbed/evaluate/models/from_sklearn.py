@@ -1,9 +1,10 @@
 """``sklearn:FILE.skops``: scikit-learn estimators, saved with skops; pickles are refused.
 
 Pixels are normalised by the preprocessing's mean and std, flattened (``layout=hwc`` as image
-arrays are, or ``chw``) and given to the estimator. Digits on a scale of 0 to 16, for example, are
-``?size=8&mode=L&std=0.0625``. Logits are log-probabilities where there is ``predict_proba``, else
-``decision_function``. Where the estimator's classes are whole numbers, they are the labels.
+arrays are, or ``chw``) and given to the estimator as float64. Digits on a scale of 0 to 16, for
+example, are ``?size=8&mode=L&std=0.0625``. Logits are log-probabilities where there is
+``predict_proba``, else ``decision_function``. Where the estimator's classes are whole numbers, they
+are the labels.
 """
 
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Estimator:
 
     def __call__(self, x: Floats) -> Floats:
         arranged = x.transpose(0, 2, 3, 1) if self.layout == "hwc" else x
-        features = np.ascontiguousarray(arranged).reshape(len(x), -1)
+        features = np.ascontiguousarray(arranged, dtype=np.float64).reshape(len(x), -1)
         scores = np.asarray(getattr(self.estimator, self.method)(features), np.float64)
         if self.method == "predict_proba":
             with np.errstate(divide="ignore"):

@@ -57,7 +57,7 @@ def _own(file: Path, name: str, request: Request) -> Model:
     """A module class or factory of the user's, filled with the weights."""
     from torch import nn
 
-    from shiftbed.evaluate.models.from_python import find
+    from shiftbed.evaluate.models.from_python import find, shown
 
     request.check_keys("arch", "num_classes")
     made, facts = find(name)
@@ -77,7 +77,7 @@ def _own(file: Path, name: str, request: Request) -> Model:
     used = request.preprocess(native)
     return wrap(
         network,
-        id=request.identity(stamp(file), native, used, arch=f"python:{name}"),
+        id=request.identity(stamp(file), native, used, arch=f"python:{shown(name)}"),
         preprocessing=used,
         facts={"spec": request.spec.text, **facts, **_facts(file)},
         device=request.device,

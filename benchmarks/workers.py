@@ -1,0 +1,102 @@
+"""Two Ray workers against two plain processes, and both against one, one thread each.
+
+    python -m benchmarks.workers [--quick] [--json]
+
+The same testbed (ResNet-14-like convolutions in torch on small images) is run into fresh stores.
+Throughput is images over the time between the first and the last part that workers report, so that
+neither pays for starting up: a run of hours does not notice the seconds that Ray needs to start.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import arguments, report
+from shiftbed.run import read_spec, run
+
+NET = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+layers = [nn.Conv2d(3, 48, 3, padding=1), nn.ReLU()]
+for _ in range(6):
+    layers += [nn.Conv2d(48, 48, 3, padding=1), nn.ReLU()]
+net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 10)).eval()
+
+def logits(pixels):
+    with torch.inference_mode():
+        return net(torch.from_numpy(pixels)).numpy()
+"""
+
+
+def testbed(folder: Path, images: int, models: int) -> Path:
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    arrays = {"images": rng.integers(0, 256, (images, 32, 32, 3), dtype=np.uint8)}
+    np.savez(folder / "images.npz", labels=rng.integers(0, 10, images), **arrays)
+    (folder / "bench_net.py").write_text(NET)
+    lines = ['store = "store"', "[defaults]", "batch_size = 64"]
+    lines += ["preprocessing = {size = [32, 32], mean = [0, 0, 0], std = [1, 1, 1]}"]
+    for i in range(models):
+        lines += ["[[models]]", 'id = "python:bench_net:logits"', f'name = "m{i}"', "classes = 10"]
+    lines += ["[[test_sets]]", 'name = "images"', 'path = "images.npz"']
+    (folder / "testbed.toml").write_text("\n".join(lines))
+    return folder / "testbed.toml"
+
+
+def throughput(where: Path, images: int, models: int, runner: str, workers: int) -> float:
+    """Images per second between the first and the last report."""
+    heard: list[tuple[float, int]] = []
+    spec = read_spec(testbed(where, images, models))
+    summary = run(
+        spec,
+        runner=runner,
+        workers=workers,
+        report=lambda done: heard.append((time.perf_counter(), done.images)),
+    )
+    if summary.failed:
+        raise SystemExit(f"{runner}: {next(iter(summary.failed.values()))}")
+    skip = workers  # the first reports bear the start
+    times, counts = [t for t, _ in heard], [n for _, n in heard]
+    return sum(counts[skip:]) / (times[-1] - times[skip - 1])
+
+
+def main() -> None:
+    import os
+    import sys
+
+    options = arguments(__doc__)
+    images, models, rounds = (4096, 2, 1) if options.quick else (16_384, 4, 5)
+    found: dict[str, list[float]] = {"one": [], "two": [], "ray": []}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        modules = str(folder / "modules")
+        os.makedirs(modules)
+        (folder / "modules" / "bench_net.py").write_text(NET)
+        sys.path.insert(0, modules)
+        os.environ["PYTHONPATH"] = f"{modules}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        for i in range(rounds):
+            for name, runner, workers in (
+                ("one", "processes", 1), ("two", "processes", 2), ("ray", "ray", 2),
+            ):  # fmt: skip
+                where = folder / f"{name}{i}"
+                found[name].append(throughput(where, images, models, runner, workers))
+    median: dict[str, Any] = {name: float(np.median(v)) for name, v in found.items()}
+    report(
+        {
+            "ray_over_processes": float(np.median(np.array(found["ray"]) / np.array(found["two"]))),
+            "two_processes_over_one": median["two"] / median["one"],
+            "two_ray_workers_over_one": median["ray"] / median["one"],
+            "images_per_second": median,
+            "rounds": rounds,
+        },
+        options.json,
+    )
+
+
+if __name__ == "__main__":
+    main()

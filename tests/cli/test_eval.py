@@ -1,0 +1,159 @@
+"""``shiftbed eval``: any model, any test set, bad images and all."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+MODEL = """
+import numpy as np
+
+def colours(pixels):
+    '''Red, green or blue: the channel with the highest mean.'''
+    return (pixels.mean(axis=(2, 3)) * 20).astype(np.float32)
+
+def turned(pixels):
+    '''The same with classes in another order.'''
+    return colours(pixels)[:, [2, 0, 1]]
+"""
+
+
+def shiftbed(folder, *arguments):
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", "from shiftbed.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        timeout=180,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Images of three colours in a folder per class, and a model that knows colours."""
+    (tmp_path / "colour_models.py").write_text(MODEL)
+    rng = np.random.default_rng(0)
+    for at, name in enumerate(("a_red", "b_green", "c_blue")):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for i in range(20):
+            pixels = rng.integers(0, 120, (40, 50, 3), dtype=np.uint8)
+            pixels[..., at] += 100
+            Image.fromarray(pixels).save(tmp_path / "images" / name / f"{i}.png")
+    return tmp_path
+
+
+COLOURS = (
+    *("eval", "python:colour_models:colours", "images", "--store", "kept", "--json"),
+    *("--preprocessing", "size=[32, 32]", "--preprocessing", "mean=[0, 0, 0]"),
+    *("--preprocessing", "std=[1, 1, 1]"),
+)
+
+
+def test_the_json_contract(folder):
+    done = shiftbed(folder, *COLOURS, "--metric", "top1", "--metric", "ece", "--metric", "nll")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["model"] == "python:colour_models:colours"
+    assert found["backend"]
+    assert found["images_per_second"] > 0
+    rows = {row["metric"]: row for row in found["settings"]}
+    assert {"setting", "metric", "value", "low", "high", "n", "label_policy"} <= rows["top1"].keys()
+    assert rows["top1"]["value"] == 1.0
+    assert rows["top1"]["n"] == 60
+    assert rows["top1"]["low"] < 1.0
+    assert rows["nll"]["value"] > 0
+    assert rows["top1"]["label_policy"]
+
+
+def test_the_second_time_nothing_is_predicted(folder):
+    assert shiftbed(folder, *COLOURS).returncode == 0
+    again = json.loads(shiftbed(folder, *COLOURS).stdout)
+    assert again["images_per_second"] is None
+    assert again["settings"][0]["value"] == 1.0
+
+
+def test_bad_images_are_named_and_never_count(folder):
+    images = folder / "images"
+    whole = Image.effect_noise((200, 200), 90).convert("RGB")
+    whole.save(images / "a_red" / "whole.jpg")
+    data = (images / "a_red" / "whole.jpg").read_bytes()
+    (images / "a_red" / "whole.jpg").unlink()
+    (images / "a_red" / "truncated.jpg").write_bytes(data[: len(data) // 2])
+    (images / "b_green" / "text.jpg").write_text("not an image")
+    (images / "d_empty").mkdir()
+    Image.new("RGB", (1, 1), (0, 0, 255)).save(images / "c_blue" / "one_pixel.png")
+    Image.new("CMYK", (30, 30), (0, 255, 255, 0)).save(images / "a_red" / "cmyk.jpg")
+    grey = np.full((30, 30), 40_000, dtype=np.uint16)
+    Image.fromarray(grey).save(images / "a_red" / "sixteen_bit.png")
+    done = shiftbed(folder, *COLOURS)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert sorted(text.split(" ")[0] for text in found["unreadable"]) == [
+        "a_red/truncated.jpg",
+        "b_green/text.jpg",
+    ]
+    (row,) = found["settings"]
+    assert (row["n"], row["unreadable"]) == (63, 2)
+    stopped = shiftbed(folder, *COLOURS, "--on-unreadable", "stop", "--store", "other")
+    assert stopped.returncode == 2
+    assert "cannot read" in stopped.stderr
+
+
+def test_a_changed_image_is_another_test_set(folder):
+    assert shiftbed(folder, *COLOURS).returncode == 0
+    Image.new("RGB", (9, 9)).save(folder / "images" / "a_red" / "0.png")
+    done = shiftbed(folder, *COLOURS)
+    assert done.returncode == 2
+    assert "other examples or labels" in done.stderr
+
+
+CHECK = (*COLOURS, "--check", "--published", "1.0", "--images", "60")
+
+
+class TestCheck:
+    def test_a_right_pipeline_agrees(self, folder):
+        found = json.loads(shiftbed(folder, *CHECK).stdout)
+        assert found["agrees"] is True
+        assert found["discrepancy"] == 0.0
+        assert found["likely"].startswith("none needed")
+
+    def test_swapped_channels_are_named(self, folder):
+        found = json.loads(shiftbed(folder, *CHECK, "--preprocessing", "mode=BGR").stdout)
+        assert found["agrees"] is False
+        assert found["likely"] == "channel order RGB, which explains it"
+        assert found["not_interpretable_below"] == pytest.approx(2 / 3, abs=0.01)
+
+    def test_another_order_of_classes_is_named(self, folder):
+        arguments = [a.replace(":colours", ":turned") for a in CHECK]
+        found = json.loads(shiftbed(folder, *arguments).stdout)
+        assert found["likely"].startswith("label order")
+
+    def test_a_published_figure_is_needed(self, folder):
+        arguments = [a for a in CHECK if a not in ("--published", "1.0")]
+        done = shiftbed(folder, *arguments)
+        assert done.returncode == 2
+        assert "give --published" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["eval", "tim:resnet18", "images"], "did you mean 'timm'"),
+        (["eval", "python:nothing:at_all", "images"], "nothing"),
+        (["eval", "python:colour_models:colours", "imagos"], "no such file"),
+        (["eval", "timm:resnet18", "images", "--backend", "fast"], "--backend must be"),
+        (["score", "nowhere"], "no prediction store there"),
+        (["run", "nothing.toml"], "nothing.toml"),
+        (["store", "verify", "nowhere"], "no prediction store there"),
+    ],
+)
+def test_bad_input_gets_one_line(folder, arguments, message):
+    done = shiftbed(folder, *arguments)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert message in line
