@@ -1,11 +1,11 @@
 """Build the testbeds that ship with the package from the tables their authors published.
 
-    python -m tools.build_published FOLDER
+    python -m tools.build_published FOLDER [SYNSETS]
 
 FOLDER holds imagenet_testbed_2020.csv (with _sizes and _size_exceptions), robustnets_2022.csv,
-timm.csv and openclip.csv. The result is written to src/shiftbed/published. Everything that is
-decided by a model's name (fit set, parents, training data) is decided here, once, and becomes a
-column; nothing matches names at run time.
+timm.csv and openclip.csv; SYNSETS lists ImageNet's classes by index. The result is written to
+src/shiftbed/published. Everything that is decided by a model's name (fit set, parents, training
+data) is decided here, once, and becomes a column; nothing matches names at run time.
 """
 
 import re
@@ -484,8 +484,21 @@ def openclip(folder: Path) -> Testbed:
     )
 
 
+def imagenet_classes(synsets: Path) -> None:
+    """ImageNet's classes: index and WordNet id, from a list in index order."""
+    names = synsets.read_text("ascii").split()
+    assert len(names) == 1000
+    assert names == sorted(names)
+    frame = pl.DataFrame(
+        {"index": range(1000), "synset": names}, schema_overrides={"index": pl.Int16}
+    )
+    frame.write_parquet(OUT / "imagenet-classes.parquet", compression="zstd", compression_level=19)
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        imagenet_classes(Path(sys.argv[2]))
     for build in (imagenet_testbed_2020, robustnets_2022, timm, openclip):
         made = build(folder)
         path = OUT / f"{made.name}.parquet"

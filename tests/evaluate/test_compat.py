@@ -45,6 +45,18 @@ except InputError as error: print(error)
     assert "pip install 'shiftbed[evaluate]'" in out
 
 
+def test_a_missing_library_is_named():
+    out = run("""
+import sys
+from shiftbed.evaluate.models import resolve
+for name in ("open_clip", "transformers"): sys.modules[name] = None
+for line in ("open_clip:ViT-B-32", "hf:owner/name"):
+    try: resolve(line)
+    except ValueError as error: print(error)
+""")
+    assert "open_clip:ViT-B-32 needs open_clip: pip install 'shiftbed[clip]'" in out
+
+
 def test_nothing_heavy_is_imported_before_it_is_needed():
     out = run("""
 import sys

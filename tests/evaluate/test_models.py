@@ -269,8 +269,10 @@ def test_missing_weights_say_which_file_goes_where(empty_hub):
     assert str(empty_hub / "torch/checkpoints/resnet18-f37072fd.pth") in str(caught.value)
     with pytest.raises(InputError, match="weights=FILE"):
         resolve("open_clip:ViT-B-32/laion2b_s34b_b79k", classes=["cat", "dog"])
-    with pytest.raises(InputError, match="hub/models--microsoft--resnet-50"):
+    with pytest.raises(InputError, match=r"hub/models--microsoft--resnet-50.*hf:FOLDER"):
         resolve("hf:microsoft/resnet-50")
+    with pytest.raises(InputError, match="needs the text model of roberta-base"):
+        resolve("open_clip:roberta-ViT-B-32?pretrained=false", classes=["cat", "dog"])
 
 
 def test_a_file_put_there_is_found(empty_hub):

@@ -58,7 +58,7 @@ def score(
             raise unknown("metric", name, METRICS)
     with ThreadPoolExecutor(2) as pool:  # reading and comparing leave the interpreter free
         cells = pool.map(
-            lambda cell: list(_score_cell(store, *cell, wanted, level)),
+            lambda cell: list(_score_cell(store, cell[0], cell[1], wanted, level)),
             _cells(store, models, settings),
         )
         rows = [row for cell in cells for row in cell]

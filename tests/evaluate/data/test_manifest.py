@@ -24,7 +24,7 @@ def test_numbers_names_and_no_label(write):
     assert numbers.examples == ("flower/1.jpg", "china/0.jpg", "china/2.jpg")
     assert numbers.labels.tolist() == [7, 3, -1]
     assert numbers.classes is None
-    assert numbers.notes == ("1 images have no label: 'china/2.jpg'",)
+    assert numbers.notes == ("no label for 1 of 3 images: 'china/2.jpg'",)
     names = open_test_set(write("path,label\nflower/1.jpg,rose\nchina/0.jpg,hall\n"))
     assert (names.classes, names.labels.tolist()) == (("hall", "rose"), [1, 0])
     given = ["x", "rose", "hall"]

@@ -53,7 +53,7 @@ def test_labels_as_names_lists_and_with_gaps(write):
     assert sets.label_sets == ((0, 1), (), (2,), (3,), (4,), (5,))
     gaps = open_test_set(write(label=[0, 1, None, 3, -1, 5]))
     assert gaps.labels.tolist() == [0, 1, -1, 3, -1, 5]
-    assert gaps.notes == ("2 images have no label: '2', '4'",)
+    assert gaps.notes == ("no label for 2 of 6 images: '2', '4'",)
 
 
 def test_class_names_in_a_list(tmp_path, photos):
@@ -162,6 +162,13 @@ def test_damage_after_opening(write):
     with pytest.raises(UnreadableImage, match="its Parquet file cannot be read"):
         test_set.load(0)
     assert test_set.fingerprint
+
+
+def test_text_that_is_no_text(tmp_path, photos, refused):
+    broken = pa.array([b"\xc1\xff"]).view(pa.string())
+    image = [{"bytes": photos[0].data, "path": "x"}]
+    pq.write_table(pa.table({"image": image, "label": broken}), tmp_path / "x.parquet")
+    refused(tmp_path / "x.parquet", "x.parquet", "cannot be read")
 
 
 def test_broken_metadata_is_not_believed(tmp_path, photos):

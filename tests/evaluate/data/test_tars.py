@@ -99,7 +99,7 @@ def test_a_sample_without_image_or_label(tmp_path, photos):
     members = [*numbered(photos[:2]), ("lost.cls", b"1"), ("more.jpg", photos[2].data)]
     test_set = open_test_set(write_tar(tmp_path / "a.tar", members))
     assert test_set.labels.tolist() == [0, 0, 1, -1]
-    assert test_set.notes == ("1 images have no label: 'more'",)
+    assert test_set.notes == ("no label for 1 of 4 images: 'more'",)
     assert [one.example for one in check(test_set)] == ["lost"]
     with pytest.raises(UnreadableImage, match="a label but no image"):
         test_set.load(2)

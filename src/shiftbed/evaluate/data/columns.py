@@ -111,11 +111,15 @@ def _label(where: str, schema: pa.Schema, features: dict[str, Any]) -> str:
     return fits[0]
 
 
-def values(column: pa.ChunkedArray) -> Any:
+def values(where: str, column: pa.ChunkedArray) -> Any:
     """A column as an array of integers, or as a list."""
     if pa.types.is_integer(column.type) and not column.null_count:
         return column.to_numpy()
-    return column.to_pylist()
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise InputError(f"{where}: holds a value that cannot be read: {reason}") from None
 
 
 def usable_ids(names: Sequence[str | None]) -> tuple[str, ...] | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
@@ -173,8 +174,9 @@ def read_classes(classes: str | Path | Sequence[str] | None) -> tuple[str, ...] 
 
 @cache
 def _imagenet() -> tuple[str, ...]:
-    text = (files("shiftbed.evaluate.data") / "imagenet_synsets.txt").read_text("ascii")
-    return tuple(text.split())
+    """WordNet ids of ImageNet's classes, in the order of their indices."""
+    data = (files("shiftbed") / "published" / "imagenet-classes.parquet").read_bytes()
+    return tuple(pl.read_parquet(data)["synset"].to_list())
 
 
 def label_sets_of(

@@ -91,25 +91,30 @@ def read_dataset(dataset: Any, where: str, options: Options) -> Found:
     arrow = dataset.with_format("arrow")
     images = DatasetImages(arrow, columns.image, np.arange(len(dataset)))
     if columns.id is not None and table is not None:
-        ids: tuple[str, ...] | None = tuple(map(str, table[columns.id].to_pylist()))
+        ids: tuple[str, ...] | None = tuple(map(str, values(where, table[columns.id])))
     else:
-        ids = _file_names(arrow, columns)
+        ids = _file_names(where, arrow, columns)
     digits = len(str(len(dataset) - 1))
+    labels = groups = None
+    if columns.label is not None and table is not None:
+        labels = values(where, table[columns.label])
+    if columns.group is not None and table is not None:
+        groups = values(where, table[columns.group])
     return Found(
         where=where,
         examples=ids or tuple(f"{row:0{digits}d}" for row in range(len(dataset))),
         images=images,
-        labels=None if columns.label is None or table is None else values(table[columns.label]),
+        labels=labels,
         classes=columns.classes,
-        groups=None if columns.group is None or table is None else values(table[columns.group]),
+        groups=groups,
     )
 
 
-def _file_names(arrow: Any, columns: Columns) -> tuple[str, ...] | None:
+def _file_names(where: str, arrow: Any, columns: Columns) -> tuple[str, ...] | None:
     """The images' file names, a stretch at a time, if they are good ids."""
     if columns.path is None:
         return None
     names: list[str | None] = []
     for table in arrow.select_columns([columns.image]).iter(batch_size=256):
-        names += pc.struct_field(table[columns.image], "path").to_pylist()
+        names += values(where, pc.struct_field(table[columns.image], "path"))
     return usable_ids(names)

@@ -100,7 +100,7 @@ def open_test_set(
             raise InputError(
                 f"{found.where}: no image has a label; unlabelled=True if that is meant"
             )
-        notes.append(f"{len(without)} images have no label: {some(without)}")
+        notes.append(f"no label for {len(without)} of {len(own)} images: {some(without)}")
     return TestSet(
         name=_name(name, usual),
         examples=found.examples,

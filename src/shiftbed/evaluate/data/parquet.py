@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -70,6 +70,8 @@ class ParquetImages(Images):
         try:
             with pq.ParquetFile(self.paths[number]) as file:
                 column = file.read_row_group(group, columns=[self.leaf], use_threads=False)[0]
+            if len(column) != self.starts[number][group + 1] - self.starts[number][group]:
+                raise NoImage("its Parquet file has other rows than it says")
         except _DAMAGED as error:
             raise NoImage(f"its Parquet file cannot be read: {_brief(error)}") from None
         return pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
@@ -151,50 +153,69 @@ def _cell(cells: pa.ChunkedArray, at: int) -> bytes:
 def read_parquet(paths: list[Path], options: Options) -> Found:
     """The images of one or several Parquet files in their order."""
     where = some([str(path) for path in paths], 1)
-    columns: Columns | None = None
-    tables, starts = [], []
-    for path in paths:
-        try:
-            with pq.ParquetFile(path) as file:
-                found = choose_columns(str(path), file.schema_arrow, options)
-                if columns is not None and found != columns:
-                    raise InputError(f"{path}: has other columns or classes than {paths[0]}")
-                columns = found
-                names = (found.label, found.group, found.id, found.path)
-                tables.append(file.read(columns=[name for name in names if name is not None]))
-                sizes = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
-                starts.append(np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))))
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such file") from None
-        except _DAMAGED as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{path}: cannot be read as Parquet: {_brief(error)}") from None
-    rows = [(number, row) for number, one in enumerate(starts) for row in range(one[-1])]
-    if columns is None or not rows:
+    files = [_read_file(path, options) for path in paths]
+    columns = files[0].columns
+    for path, file in zip(paths, files, strict=True):
+        if file.columns != columns:
+            raise InputError(f"{path}: has other columns or classes than {paths[0]}")
+    sizes = [int(file.starts[-1]) for file in files]
+    if not sum(sizes):
         raise InputError(f"{where}: no rows")
-    table = pa.concat_tables(tables)
+    table = pa.concat_tables([file.table for file in files])
+    rows = np.column_stack(
+        [
+            np.repeat(np.arange(len(sizes)), sizes),
+            np.concatenate([np.arange(size) for size in sizes]),
+        ]
+    )
     return Found(
         where=where,
-        examples=_ids(table, columns, len(rows)),
+        examples=_ids(where, table, columns, len(rows)),
         images=ParquetImages(
             tuple(str(path.absolute()) for path in paths),
             columns.leaf,
-            tuple(starts),
-            np.array(rows, dtype=np.int64),
+            tuple(file.starts for file in files),
+            rows,
         ),
-        labels=None if columns.label is None else values(table[columns.label]),
+        labels=None if columns.label is None else values(where, table[columns.label]),
         classes=columns.classes,
-        groups=None if columns.group is None else values(table[columns.group]),
+        groups=None if columns.group is None else values(where, table[columns.group]),
     )
 
 
-def _ids(table: pa.Table, columns: Columns, size: int) -> tuple[str, ...]:
+class _File(NamedTuple):
+    """One file but for its images."""
+
+    columns: Columns
+    table: pa.Table
+    starts: NDArray[np.int64]
+
+
+def _read_file(path: Path, options: Options) -> _File:
+    try:
+        with pq.ParquetFile(path) as file:
+            columns = choose_columns(str(path), file.schema_arrow, options)
+            names = (columns.label, columns.group, columns.id, columns.path)
+            table = file.read(columns=[name for name in names if name is not None])
+            sizes = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except _DAMAGED as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: cannot be read as Parquet: {_brief(error)}") from None
+    starts = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+    if table.num_rows != starts[-1] or min(sizes, default=0) < 0:
+        raise InputError(f"{path}: cannot be read as Parquet: has other rows than it says")
+    return _File(columns, table, starts)
+
+
+def _ids(where: str, table: pa.Table, columns: Columns, size: int) -> tuple[str, ...]:
     """The column asked for, else the files' names if they are good ids, else row numbers."""
     if columns.id is not None:
-        return tuple(map(str, table[columns.id].to_pylist()))
+        return tuple(map(str, values(where, table[columns.id])))
     if columns.path is not None:
-        ids = usable_ids(pc.struct_field(table[columns.image], "path").to_pylist())
+        ids = usable_ids(values(where, pc.struct_field(table[columns.image], "path")))
         if ids is not None:
             return ids
     digits = len(str(size - 1))

@@ -1,15 +1,18 @@
 """The folder for what is costly to compute again."""
 
+import io
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.testbed.files import write_atomically
+from shiftbed.errors import InputError
+from shiftbed.store.files import LocalFiles
 
 __all__ = ["cache_folder", "remembered"]
 
@@ -33,16 +36,15 @@ def remembered(name: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:
 
     Where nothing can be written, it is computed every time.
     """
-    path = cache_folder() / name
+    folder = cache_folder()
     try:
-        found: NDArray[Any] = np.load(path, allow_pickle=False)
+        found: NDArray[Any] = np.load(folder / name, allow_pickle=False)
         return found
     except (OSError, ValueError, EOFError):
         pass
     found = compute()
-    try:
-        with write_atomically(path) as file:
-            np.save(file, found, allow_pickle=False)
-    except (OSError, ValueError):  # InputError, for a folder that cannot be made, is one
-        pass
+    buffer = io.BytesIO()
+    np.save(buffer, found, allow_pickle=False)
+    with suppress(OSError, InputError):
+        LocalFiles(folder).write(name, buffer.getvalue())
     return found

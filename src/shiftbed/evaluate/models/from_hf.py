@@ -26,7 +26,7 @@ from shiftbed.evaluate.preprocessing import INTERPOLATIONS, Preprocessing
 __all__ = ["load", "preprocessing_of"]
 
 KEYS = ("pretrained", "revision", "seed", "num_classes")
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+WEIGHTS: tuple[str, ...] = ("model.safetensors", "pytorch_model.bin")
 _SAMPLINGS = {int(sampling): name for name, sampling in INTERPOLATIONS.items()}
 _AGREE = 0.5 / 255
 """Mean difference of pixels up to which two ways of resizing count as the same."""
@@ -146,12 +146,14 @@ def _folder(request: Request, pretrained: bool) -> Path:
         raise InputError(f"{name}: no such folder, nor a repository's OWNER/NAME")
     revision = request.text("revision")
     repository = f"{name}@{revision}" if revision else name
-    config = hub_file(repository, ("config.json",), request.spec.text)
+    needed: list[tuple[str, ...]] = [("config.json",)]
     if not request.asks_for("size", "mean", "std"):
-        hub_file(repository, ("preprocessor_config.json",), request.spec.text)
+        needed.append(("preprocessor_config.json",))
     if pretrained:
-        hub_file(repository, WEIGHTS, request.spec.text)
-    return config.parent
+        needed.append(WEIGHTS)
+    instead = "give a folder that holds the repository, hf:FOLDER"
+    found = [hub_file(repository, names, request.spec.text, instead) for names in needed]
+    return found[0].parent
 
 
 def _network(folder: Path, request: Request, pretrained: bool) -> Any:

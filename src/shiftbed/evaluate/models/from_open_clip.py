@@ -10,8 +10,10 @@ Text features are the mean over the prompts of the normalised embeddings, normal
 
 import hashlib
 import json
+import logging
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +47,11 @@ TEMPLATES = (
 )
 """The prompts where none are given; ``{}`` is the class."""
 _BATCH = 256
+_ELSEWHERE = {
+    "hf_model_name": ("config.json",),
+    "hf_tokenizer_name": ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "spiece.model"),
+}
+"""Text settings that name another repository, and files that it then has."""
 
 
 def load(request: Request) -> Model:
@@ -58,6 +65,7 @@ def load(request: Request) -> Model:
     architecture, _, tag = request.spec.name.partition("/")
     config = _checked(architecture, tag, request)
     prompts = _prompts(request)
+    _check_text_tower(architecture)
     file = _file(config, request)
     network = _build(architecture, file, config, request)
     native = preprocessing_of(open_clip.get_model_preprocess_cfg(network))
@@ -184,7 +192,7 @@ def _build(
 
     fields = ("mean", "std", "interpolation", "resize_mode")
     try:
-        with seeded(request.seed):
+        with seeded(request.seed), _quiet():
             network: nn.Module = open_clip.create_model(
                 architecture,
                 pretrained=None if file is None else str(file),
@@ -201,27 +209,45 @@ def _build(
     return network.eval().requires_grad_(False)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """open_clip logs to the root logger, which would print and set up handlers for good."""
+    root, nothing = logging.getLogger(), logging.NullHandler()
+    root.addHandler(nothing)
+    try:
+        yield
+    finally:
+        root.removeHandler(nothing)
+
+
 def _tokenizer(architecture: str) -> Any:
     import open_clip
-    from huggingface_hub import constants
 
-    wanted = (open_clip.get_model_config(architecture) or {}).get("text_cfg", {})
-    elsewhere = wanted.get("hf_tokenizer_name")
     try:
-        if elsewhere:
-            _local_tokenizer(str(elsewhere), unreachable(constants.ENDPOINT))
         return open_clip.get_tokenizer(architecture)
     except (OSError, ValueError, ImportError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"the tokenizer of {architecture} cannot be loaded: {reason}") from None
 
 
-def _local_tokenizer(repository: str, reason: str | None) -> None:
-    from huggingface_hub import try_to_load_from_cache
+def _check_text_tower(architecture: str) -> None:
+    """Some text towers and tokenizers are other repositories; say at once if they are missing."""
+    import open_clip
+    from huggingface_hub import constants, try_to_load_from_cache
 
-    names = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "spiece.model")
-    if reason and not any(isinstance(try_to_load_from_cache(repository, n), str) for n in names):
-        raise OSError(f"{repository} is not in the hub cache and could not be fetched ({reason})")
+    config = (open_clip.get_model_config(architecture) or {}).get("text_cfg", {})
+    for key, files in _ELSEWHERE.items():
+        repository = str(config.get(key) or "")
+        if not repository or any(
+            isinstance(try_to_load_from_cache(repository, file), str) for file in files
+        ):
+            continue
+        reason = unreachable(constants.ENDPOINT)
+        if reason is not None:
+            raise InputError(
+                f"open_clip:{architecture} needs the text model of {repository}, which is not in "
+                f"the hub cache {constants.HF_HUB_CACHE} and could not be fetched ({reason})"
+            )
 
 
 def _head(network: Any, features: Floats) -> tuple[Any, float, float]:

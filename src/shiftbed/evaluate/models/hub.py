@@ -15,6 +15,7 @@ __all__ = ["hub_file", "unreachable", "url_file"]
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "SHIFTBED_OFFLINE")
 """Setting any of these forbids the network."""
+_WITH_WEIGHTS = "pass it as weights=FILE"
 PATIENCE = 4.0
 """Seconds a host has to answer anything at all."""
 
@@ -52,11 +53,14 @@ def _ask(root: str, patience: float) -> str | None:
     return answer[0] if answer else f"no answer within {patience + 1:g} s"
 
 
-def hub_file(repository: str, names: Sequence[str], what: str) -> Path:
+def hub_file(
+    repository: str, names: Sequence[str], what: str, instead: str = _WITH_WEIGHTS
+) -> Path:
     """One of the named files of a hub repository: from the cache, else fetched.
 
     ``repository`` may carry a revision, ``OWNER/NAME@REVISION``. A file that was put into the
-    cache by hand, as ``snapshots/ANYTHING/FILE``, is found too.
+    cache by hand, as ``snapshots/ANYTHING/FILE``, is found too. ``instead`` is what else the user
+    can do, for the error.
     """
     from huggingface_hub import constants, hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
@@ -80,7 +84,7 @@ def hub_file(repository: str, names: Sequence[str], what: str) -> Path:
             reason = str(error).splitlines()[0]
             break
     place = folder / (revision or "main") / names[0]
-    raise _missing(what, f"{name} on the hub", place, reason)
+    raise _missing(what, f"{name} on the hub", place, reason, instead)
 
 
 def url_file(url: str, what: str, folder: Path | None = None) -> Path:
@@ -102,12 +106,12 @@ def url_file(url: str, what: str, folder: Path | None = None) -> Path:
             return place
         except (OSError, RuntimeError) as error:
             reason = str(error).splitlines()[0]
-    raise _missing(what, urlsplit(url).netloc, place, reason)
+    raise _missing(what, urlsplit(url).netloc, place, reason, _WITH_WEIGHTS)
 
 
-def _missing(what: str, source: str, place: Path, reason: str | None) -> InputError:
+def _missing(what: str, source: str, place: Path, reason: str | None, instead: str) -> InputError:
     return InputError(
         f"{what}: its files are not on this machine and could not be fetched ({reason}). "
-        f"Get {place.name} of {source} and pass it as weights=FILE, or put it at {place}; "
+        f"Get {place.name} of {source} and put it at {place}, or {instead}; "
         "'?pretrained=false' takes random weights"
     )

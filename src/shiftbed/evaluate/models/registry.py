@@ -28,6 +28,16 @@ PREFIXES: dict[str, str] = {
 }
 """Prefix → module with ``load(request) -> Model``; another package may add its own."""
 
+_PACKAGES = {
+    "torch": "shiftbed[evaluate]",
+    "torchvision": "shiftbed[evaluate]",
+    "timm": "shiftbed[evaluate]",
+    "open_clip": "shiftbed[clip]",
+    "transformers": "shiftbed[hf]",
+    "safetensors": "shiftbed[evaluate]",
+    "huggingface_hub": "shiftbed[evaluate]",
+}
+"""What to install where a family's library is missing."""
 Names = int | Sequence[str] | str | PathLike[str] | None
 
 
@@ -74,9 +84,21 @@ def resolve(
         templates=() if prompts is None else _lines(prompts, "templates"),
         trusted=tuple(trusted),
     )
-    load = import_module(PREFIXES[parsed.prefix]).load
-    model: Model = load(request)
+    model = _load(request)
     request.expect(model.classes)
+    return model
+
+
+def _load(request: Request) -> Model:
+    try:
+        model: Model = import_module(PREFIXES[request.spec.prefix]).load(request)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _PACKAGES:
+            raise
+        raise InputError(
+            f"{request.spec.text} needs {package}: pip install '{_PACKAGES[package]}'"
+        ) from None
     return model
 
 
