@@ -140,18 +140,15 @@ def test_a_dry_run_lists_the_jobs(testbed):
     "runner", ["local", "processes", pytest.param("ray", marks=pytest.mark.slow)]
 )
 def test_killed_runs_lose_nothing(tmp_path, runner):
-    killed, same = kill_and_compare(tmp_path, runner=runner, times=3, seed=1)
-    assert killed > 0
-    assert same
+    killed, _, different = kill_and_compare(tmp_path, runner=runner, times=2, seed=1)
+    assert killed == 2
+    assert different == 0
 
 
 def test_a_killed_worker_is_replaced(tmp_path):
     path = make_testbed(tmp_path / "bed", images=6000)
-    (path.parent / "plain_models.py").write_text(
-        (path.parent / "plain_models.py")
-        .read_text()
-        .replace("    import numpy as np\n", "    import numpy as np, time; time.sleep(0.01)\n")
-    )
+    slow = (path.parent / "plain_models.py").read_text().replace("0.003", "0.015")
+    (path.parent / "plain_models.py").write_text(slow)
     parent = start(path, "processes")
     deadline, killed = time.time() + 60, 0
     while parent.poll() is None and time.time() < deadline and not killed:
