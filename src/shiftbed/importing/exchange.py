@@ -7,20 +7,24 @@ examples of a setting that the store knows.
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
-from shiftbed.importing.predictions import ONE, parse_predictions
+from shiftbed.importing.predictions import ONE, Predictions, parse_predictions
 from shiftbed.importing.reading import read_bytes
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
 from shiftbed.testbed.files import write_atomically
 
 __all__ = ["export_predictions", "import_predictions"]
+
+Key = tuple[str, str]
 
 
 def import_predictions(
@@ -34,39 +38,58 @@ def import_predictions(
     opened = store if isinstance(store, PredictionStore) else PredictionStore(store)
     if setting is not None and len(files) > 1:
         raise InputError("--setting names the setting of one file; import the others by themselves")
-    count = 0
-    for file in files:
-        if Path(file).suffix.lower() == ".csv":
-            count += _import_csv(opened, Path(file), setting)
-        else:
-            count += _import_npz(opened, Path(file), setting)
-    return count
+    tables = [f for f in files if Path(f).suffix.lower() == ".csv"]
+    arrays = [f for f in files if f not in tables]
+    count = _import_arrays(opened, [Path(f) for f in arrays], setting) if arrays else 0
+    return count + sum(_import_csv(opened, Path(file), setting) for file in tables)
 
 
-def _import_npz(store: PredictionStore, path: Path, setting: str | None) -> int:
-    todo, there = [], {(record["model"], record["setting"]) for record in store.cells()}
-    for one in parse_predictions(str(path), read_bytes(path)):
-        name = setting or (path.stem if one.setting == ONE else one.setting)
-        if int(one.top1.min()) < 0:
-            raise InputError(f"{path}: a prediction in {name!r} is negative, which is no class")
-        n = len(one.labels)
-        store.add_test_set(
-            StoredTestSet(
-                setting=name,
-                examples=tuple(map(str, range(n))),
-                labels=one.labels,
-                fingerprint=one.images,
-                label_policy="all classes, as imported",
-            )
-        )
-        for model, row in zip(one.models, one.top1, strict=True):
-            if (model, name) in there:
-                raise InputError(f"{path}: {model!r} on {name!r} is in the store already")
-            todo.append((model, name, 0, part_from_top(row)))
-    store.write_parts(todo)
-    record = {"status": "complete", "backend": "imported", "source": path.name}
-    store.write_cells((model, name, record | {"n": len(part)}) for model, name, _, part in todo)
-    return len(todo)
+def _import_arrays(store: PredictionStore, paths: list[Path], setting: str | None) -> int:
+    """Import .npz files: one is read while others are written, and the records come last."""
+    there = {(record["model"], record["setting"]) for record in store.cells()}
+    records: dict[tuple[str, str], dict[str, object]] = {}
+    store.begin()
+    with ThreadPoolExecutor(32) as pool:
+        writes: list[Future[None]] = []
+        for path in paths:
+            for one in parse_predictions(str(path), read_bytes(path)):
+                name = setting or (path.stem if one.setting == ONE else one.setting)
+                _check_new(path, name, one, there | records.keys())
+                test_set = StoredTestSet(
+                    setting=name,
+                    examples=tuple(map(str, range(len(one.labels)))),
+                    labels=one.labels,
+                    fingerprint=one.images,
+                    label_policy="all classes, as imported",
+                )
+                store.check_test_set(test_set)
+                writes.append(pool.submit(store.add_test_set, test_set))
+                for model, row in zip(one.models, one.top1, strict=True):
+                    writes.append(pool.submit(_write_row, store, model, name, row))
+                    records[model, name] = {
+                        "status": "complete",
+                        "backend": "imported",
+                        "source": path.name,
+                        "n": len(row),
+                    }
+        for write in writes:
+            write.result()
+    store.write_cells((model, name, record) for (model, name), record in records.items())
+    return len(records)
+
+
+def _write_row(
+    store: PredictionStore, model: str, setting: str, row: NDArray[np.integer[Any]]
+) -> None:
+    store.write_part(model, setting, 0, part_from_top(row))
+
+
+def _check_new(path: Path, name: str, one: Predictions, there: Collection[Key]) -> None:
+    if int(one.top1.min()) < 0:
+        raise InputError(f"{path}: a prediction in {name!r} is negative, which is no class")
+    for model in one.models:
+        if (model, name) in there:
+            raise InputError(f"{path}: {model!r} on {name!r} is in the store already")
 
 
 def _import_csv(store: PredictionStore, path: Path, setting: str | None) -> int:

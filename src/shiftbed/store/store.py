@@ -82,22 +82,20 @@ class PredictionStore:
             raise InputError(f"{path}: no prediction store there")
         return store
 
-    def _write(self, name: str, data: bytes) -> None:
+    def begin(self) -> None:
+        """Make the store, if it is not there."""
         if not self.files.exists("store.json"):
             self.files.write("store.json", json.dumps({"format": FORMAT}).encode())
+
+    def _write(self, name: str, data: bytes) -> None:
+        self.begin()
         self.files.write(name, data)
 
     # --- test sets ---------------------------------------------------------------------------
 
     def add_test_set(self, test_set: StoredTestSet) -> None:
         """Write a setting's examples and labels, once; others under its name are refused."""
-        there = self._test_set_json(test_set.setting)
-        if there is not None:
-            if there["fingerprint"] != test_set.fingerprint:
-                raise InputError(
-                    f"setting {test_set.setting!r} is in the store with other examples or labels "
-                    f"({there['fingerprint'][:19]}…, now {test_set.fingerprint[:19]}…)"
-                )
+        if self.check_test_set(test_set):
             return
         columns: dict[str, Any] = {"example": list(test_set.examples), "label": test_set.labels}
         if test_set.label_sets is not None:
@@ -118,6 +116,16 @@ class PredictionStore:
             "details": dict(test_set.details or {}),
         }
         self._write(f"{name}.json", _json(about))
+
+    def check_test_set(self, test_set: StoredTestSet) -> bool:
+        """Whether it is in the store; other examples or labels under its name are refused."""
+        there = self._test_set_json(test_set.setting)
+        if there is not None and there["fingerprint"] != test_set.fingerprint:
+            raise InputError(
+                f"setting {test_set.setting!r} is in the store with other examples or labels "
+                f"({there['fingerprint'][:19]}…, now {test_set.fingerprint[:19]}…)"
+            )
+        return there is not None
 
     def _test_set_json(self, setting: str) -> dict[str, Any] | None:
         name = f"test_sets/setting={encode(setting)}.json"
@@ -236,6 +244,20 @@ class PredictionStore:
             [self.read_range(model, setting, part, columns) for part in parts],
             how="vertical_relaxed",
         )
+
+    def best_classes(self, models: list[str], setting: str) -> NDArray[Any] | None:
+        """(models, examples) best classes of cells kept in one part each, read in one go.
+
+        None where a cell has several parts or an unreadable example.
+        """
+        parts = [self.parts(model, setting) for model in models]
+        if any(len(one) != 1 or one != parts[0] for one in parts):
+            return None
+        name = part_name(*parts[0][0])
+        folders = [cell_folder(model, setting) for model in models]
+        data: list[Any] = [io.BytesIO(self.files.read(f"{one}/{name}")) for one in folders]
+        best = pl.read_parquet(data, columns=["class_1"])["class_1"]
+        return None if best.null_count() else best.to_numpy().reshape(len(models), -1)
 
     def complete(self, model: str, setting: str) -> bool:
         """Whether every example of the setting has been predicted (or found unreadable)."""

@@ -1,7 +1,6 @@
 """Scores of a store: every metric of every cell, recomputed from the predictions kept."""
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -49,20 +48,60 @@ def score(
 
     Accuracies have Clopper–Pearson intervals; means over examples (NLL, Brier) Gaussian ones;
     others none, and the note says so. A metric whose columns a cell lacks is a row with a reason.
-    Cells are read one at a time, so memory does not grow with the store.
+    Few cells are in memory at a time, so memory does not grow with the store.
     """
     check_level(level)
     wanted = list(metrics)
     for name in wanted:
         if name not in _NEEDS:
             raise unknown("metric", name, METRICS)
-    with ThreadPoolExecutor(2) as pool:  # reading and comparing leave the interpreter free
-        cells = pool.map(
-            lambda cell: list(_score_cell(store, cell[0], cell[1], wanted, level)),
-            _cells(store, models, settings),
-        )
-        rows = [row for cell in cells for row in cell]
+    rows: list[dict[str, Any]] = []
+    for test_set, names in _cells(store, models, settings):
+        many = _accuracies(store, names, test_set, level) if wanted == ["top1"] else {}
+        for name in names:
+            if name in many:
+                rows.append(many[name])
+            else:
+                rows += _score_cell(store, name, test_set, wanted, level)
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+AT_ONCE = 1 << 23
+"""Predictions held in memory when many cells are read together."""
+
+
+def _accuracies(
+    store: PredictionStore, models: list[str], test_set: StoredTestSet, level: float
+) -> dict[str, dict[str, Any]]:
+    """Top-1 accuracies of many models of one setting, read together where that is possible."""
+    if test_set.label_sets is not None or (test_set.labels < 0).any() or not len(test_set):
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    step = max(1, AT_ONCE // len(test_set))
+    for i in range(0, len(models), step):
+        some = models[i : i + step]
+        best = store.best_classes(some, test_set.setting)
+        if best is None or best.shape[1] != len(test_set):
+            continue
+        labels = test_set.labels
+        if int(labels.max()) <= np.iinfo(best.dtype).max:
+            labels = labels.astype(best.dtype)  # narrow numbers are compared much faster
+        value = (best == labels).mean(axis=1)
+        low, high = clopper_pearson(value, len(test_set), level)
+        for model, v, a, b in zip(some, value.tolist(), low.tolist(), high.tolist(), strict=True):
+            found[model] = {
+                "model": model,
+                "setting": test_set.setting,
+                "metric": "top1",
+                "value": v,
+                "low": a,
+                "high": b,
+                "n": len(test_set),
+                "unreadable": 0,
+                "label_policy": test_set.label_policy,
+                "note": "",
+            }
+    return found
 
 
 _SCHEMA = {
@@ -81,23 +120,20 @@ _SCHEMA = {
 
 def _cells(
     store: PredictionStore, models: Iterable[str] | None, settings: Iterable[str] | None
-) -> Iterator[tuple[str, StoredTestSet]]:
-    """Finished cells, one setting after the other so that labels are read once."""
-    only_models = None if models is None else set(models)
-    only_settings = None if settings is None else set(settings)
+) -> Iterator[tuple[StoredTestSet, list[str]]]:
+    """Settings with the models that are complete there."""
+    only = {"model": models, "setting": settings}
     records = [r for r in store.cells() if r.get("status") == "complete"]
-    for what, only, key in (("model", only_models, "model"), ("setting", only_settings, "setting")):
-        for name in sorted((only or set()) - {r[key] for r in records}):
-            raise unknown(f"{what} in the store", name, sorted({r[key] for r in records}))
-    for setting in sorted({r["setting"] for r in records}):
-        if only_settings is not None and setting not in only_settings:
-            continue
-        test_set = store.test_set(setting)
-        for record in records:
-            if record["setting"] != setting:
-                continue
-            if only_models is None or record["model"] in only_models:
-                yield record["model"], test_set
+    for key, names in only.items():
+        there = {record[key] for record in records}
+        for name in [] if names is None else names:
+            if name not in there:
+                raise unknown(f"{key} in the store", name, sorted(there))
+        if names is not None:
+            records = [record for record in records if record[key] in set(names)]
+    for setting in sorted({record["setting"] for record in records}):
+        inside = [record["model"] for record in records if record["setting"] == setting]
+        yield store.test_set(setting), inside
 
 
 def _score_cell(
