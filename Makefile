@@ -29,7 +29,7 @@ test-all: lint
 	$(BIN)/python -m pytest -n 2
 
 bench: setup
-	for name in spine place coverage; do $(BIN)/python -m benchmarks.$$name; done
+	for name in spine place coverage store evaluate workers; do $(BIN)/python -m benchmarks.$$name; done
 
 clean:
 	rm -rf $(VENV) demo build .pytest_cache .mypy_cache .ruff_cache

@@ -112,6 +112,32 @@ def test_a_changed_image_is_another_test_set(folder):
     assert "other examples or labels" in done.stderr
 
 
+class TestLabelPolicies:
+    def test_a_subset_slices_logits_before_the_argmax(self, folder):
+        # Without class 0 a red image goes to green or blue; the folder a_red is left out.
+        done = shiftbed(folder, *COLOURS, "--subset", "1,2", "--labels", "model")
+        (row,) = json.loads(done.stdout)["settings"]
+        assert (row["value"], row["n"]) == (1.0, 40)
+        assert row["setting"] == "images@classes-1-2"
+        assert "logits sliced before argmax" in row["label_policy"]
+
+    def test_a_class_map(self, folder):
+        (folder / "map.json").write_text(json.dumps({"warm": [0], "cold": [1, 2]}))
+        done = shiftbed(
+            folder, *COLOURS, "--class-map", "map.json", "--how", "sum", "--labels", "model"
+        )
+        (row,) = json.loads(done.stdout)["settings"]
+        assert row["n"] == 60
+        assert row["value"] == 1.0
+        assert "mapped to 2 by sum of softmax" in row["label_policy"]
+
+    def test_the_wrong_label_space_shows(self, folder):
+        """The pitfall: labels of the subset read as labels of the whole."""
+        done = shiftbed(folder, *COLOURS, "--subset", "1,2", "--labels", "target")
+        (row,) = json.loads(done.stdout)["settings"]
+        assert row["value"] < 0.5
+
+
 CHECK = (*COLOURS, "--check", "--published", "1.0", "--images", "60")
 
 
@@ -147,6 +173,8 @@ class TestCheck:
         (["eval", "python:nothing:at_all", "images"], "nothing"),
         (["eval", "python:colour_models:colours", "imagos"], "no such file"),
         (["eval", "timm:resnet18", "images", "--backend", "fast"], "--backend must be"),
+        (["eval", "timm:resnet18", "images", "--subset", "a"], "--subset: expected"),
+        (["eval", "timm:resnet18", "images", "--class-map", "no.json"], "no.json"),
         (["score", "nowhere"], "no prediction store there"),
         (["run", "nothing.toml"], "nothing.toml"),
         (["store", "verify", "nowhere"], "no prediction store there"),

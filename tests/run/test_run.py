@@ -10,7 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from shiftbed.run import plan, read_spec, run
+from shiftbed.run import ModelSpec, plan, read_spec, run
+from shiftbed.run.identity import identity
 from shiftbed.run.jobs import PART, ranges
 from shiftbed.store import PredictionStore, verify
 from tools.kill_fifty import kill_and_compare, make_testbed, predictions, start
@@ -120,6 +121,30 @@ def test_the_command_exits_with_1_and_names_the_failure(testbed):
     assert "2 cells complete" in done.stdout
     assert "failed: python:plain_models:bright on b:" in done.stdout
     assert "gone.npz" in done.stdout
+
+
+def test_another_model_under_the_same_name_is_refused(testbed):
+    run(read_spec(testbed))
+    before = predictions(testbed.parent)
+    testbed.write_text(testbed.read_text().replace("size = [8, 8]", "size = [6, 6]"))
+    summary = run(read_spec(testbed))
+    assert len(summary.failed) == 4
+    assert all("give this one another name" in why for why in summary.failed.values())
+    assert predictions(testbed.parent) == before
+    cells = PredictionStore(store_of(testbed)).cells()
+    assert {record["status"] for record in cells} == {"complete"}
+
+
+def test_identity_is_of_contents_not_of_places(tmp_path):
+    def model(folder, text, **options):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "net.onnx").write_text(text)
+        spec = f"onnx:{tmp_path / folder / 'net.onnx'}"
+        return identity(ModelSpec(spec=spec, name="net", options=options), {})
+
+    assert model("a", "1") == model("b", "1")
+    assert model("a", "1") != model("a", "2")
+    assert model("a", "1") != model("a", "1", preprocessing={"size": [9, 9]})
 
 
 def test_a_dry_run_lists_the_jobs(testbed):

@@ -91,6 +91,24 @@ def eval_(
         list[str] | None,
         typer.Option(help="KEY=VALUE: change the model's own, such as interpolation=bicubic."),
     ] = None,
+    subset: Annotated[
+        str | None,
+        typer.Option(help="Only these classes of the model: 1,5,7 or a file of indices."),
+    ] = None,
+    class_map: Annotated[
+        Path | None,
+        typer.Option(help="JSON file {target: [classes of the model, …]}: many classes to one."),
+    ] = None,
+    how: Annotated[
+        str, typer.Option(help="Combine mapped classes by max, mean, sum or max-logit.")
+    ] = "max",
+    labels: Annotated[
+        str,
+        typer.Option(help="The images' labels are the 'model' 's classes, or the 'target' ones."),
+    ] = "target",
+    keep_logits: Annotated[
+        bool, typer.Option("--keep-logits", help="Keep all logits, not the best classes only.")
+    ] = False,
     check: Annotated[
         bool,
         typer.Option("--check", help="Compare with the published accuracy, and try the causes."),
@@ -105,7 +123,8 @@ def eval_(
     json: AsJson = False,
 ) -> None:
     """Evaluate one model on test sets; predictions are kept, and found again the next time."""
-    from shiftbed.run import ModelSpec, RunSpec, SettingSpec, TestSetSpec
+    from shiftbed.run import ModelSpec, RunSpec, TestSetSpec
+    from shiftbed.run.spec import setting
     from shiftbed.store import PredictionStore
     from shiftbed.tables.scores import score as scores_of
 
@@ -115,6 +134,7 @@ def eval_(
         options |= {"weights": str(weights)} if weights else {}
         _check(model, test_sets, options, changes, published, images, level, json)
         return
+    policy = _policy(subset, class_map, how, labels)
     sets = [TestSetSpec(name=_set_name(path), path=path) for path in test_sets]
     if len({s.name for s in sets}) < len(sets):
         raise InputError("two test sets have the same name; evaluate them into two stores")
@@ -129,13 +149,13 @@ def eval_(
                 | ({"preprocessing": changes} if changes else {}),
             ),
         ),
-        settings=tuple(SettingSpec(id=s.name, test_set=s) for s in sets),
-        options={"device": device, "precision": precision},
+        settings=tuple(setting(s, dict(policy)) for s in sets),
+        options={"device": device, "precision": precision, "keep_logits": keep_logits},
     )
     given = _options(batch_size, backend, on_unreadable)
     summary = _with_progress(spec, quiet=json, runner="local", workers=1, address=None, **given)
-    for (_, setting), why in summary.failed.items():
-        raise InputError(f"{model} on {setting}: {why}")
+    for key, why in summary.failed.items():
+        raise InputError(f"{model} on {key[1]}: {why}")
     opened = PredictionStore(store)
     found = scores_of(
         opened,
@@ -264,6 +284,34 @@ def _options(
         raise InputError(f"--backend must be auto, torch, compile or onnxruntime, got {backend!r}")
     given = {"batch_size": batch_size, "backend": backend, "on_unreadable": on_unreadable}
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _policy(subset: str | None, class_map: Path | None, how: str, labels: str) -> dict[str, Any]:
+    """A setting's table, as testbed.toml has it."""
+    if subset is not None and class_map is not None:
+        raise InputError("give --subset or --class-map, not both")
+    if subset is not None:
+        return {"subset": _indices(subset), "labels": labels}
+    if class_map is not None:
+        from json import JSONDecodeError, loads
+
+        try:
+            groups = loads(class_map.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, JSONDecodeError) as error:
+            raise InputError(f"{class_map}: cannot be read as a class map: {error}") from None
+        if not isinstance(groups, dict) or not all(isinstance(v, list) for v in groups.values()):
+            raise InputError(f"{class_map}: expected {{target: [classes, …]}}")
+        return {"map": groups, "how": how, "labels": labels}
+    return {}
+
+
+def _indices(text: str) -> list[int]:
+    path = Path(text)
+    source = path.read_text(encoding="utf-8") if path.is_file() else text
+    words = source.replace(",", " ").split()
+    if not words or not all(word.isdigit() for word in words):
+        raise InputError(f"--subset: expected class indices such as 1,5,7 or a file, got {text!r}")
+    return [int(word) for word in words]
 
 
 def _preprocessing(texts: list[str]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from shiftbed.evaluate.data import TestSet, batches, open_test_set
 from shiftbed.evaluate.models import Model, TorchModel, resolve
 from shiftbed.evaluate.predict import Pixels, predict_part
 from shiftbed.labels import LabelPolicy
+from shiftbed.run.identity import identity
 from shiftbed.run.jobs import Done, Task
 from shiftbed.run.spec import ModelSpec, SettingSpec
 from shiftbed.store import PredictionStore, StoredTestSet
@@ -114,6 +115,7 @@ def prepare(
         "spec": model.spec,
         "label_policy": stored.label_policy,
         "fingerprint": stored.fingerprint,
+        "identity": identity(model, options),
         "n": len(stored),
         **_provenance(),
     }

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.run.identity import identity
 from shiftbed.run.jobs import CellPlan, Done, Task, missing, tasks
 from shiftbed.run.runners import in_process, in_processes
 from shiftbed.run.spec import RunSpec
@@ -82,6 +83,7 @@ def run(
     announce([cell for cell in cells if cell.missing])
     clock = time.perf_counter()
     given = dict(spec.options) | options
+    cells = _same_models(store, cells, given, summary)
     ready = _prepare(store, cells, given, summary)
     todo = [task for cell in ready for task in tasks(cell, spec.store, given)]
     hear = _listener(summary, report)
@@ -120,6 +122,24 @@ def _runner(
     from shiftbed.run.on_ray import on_ray
 
     return lambda todo, hear: on_ray(todo, hear, workers=workers, address=address)
+
+
+def _same_models(
+    store: PredictionStore, cells: list[CellPlan], options: dict[str, Any], summary: Summary
+) -> list[CellPlan]:
+    """Leave out cells whose predictions are of another model under the same name."""
+    known = {cell.model.name: identity(cell.model, options) for cell in cells}
+    kept = []
+    for cell in cells:
+        record = store.cell(*cell.key) or {}
+        if record.get("identity") in (None, known[cell.model.name]):
+            kept.append(cell)
+        else:
+            summary.failed[cell.key] = (
+                f"the store has predictions of another model called {cell.model.name!r} (other "
+                "weights, options or preprocessing); give this one another name"
+            )
+    return kept
 
 
 def _prepare(

@@ -120,6 +120,11 @@ class PredictionStore:
     def check_test_set(self, test_set: StoredTestSet) -> bool:
         """Whether it is in the store; other examples or labels under its name are refused."""
         there = self._test_set_json(test_set.setting)
+        if there is not None and there["label_policy"] != test_set.label_policy:
+            raise InputError(
+                f"setting {test_set.setting!r} is in the store with another label policy "
+                f"({there['label_policy']}, now {test_set.label_policy})"
+            )
         if there is not None and there["fingerprint"] != test_set.fingerprint:
             raise InputError(
                 f"setting {test_set.setting!r} is in the store with other examples or labels "

@@ -1,0 +1,40 @@
+"""What a model is, in one line: so that predictions of another one are never taken for its own."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shiftbed.run.spec import ModelSpec
+
+__all__ = ["identity"]
+
+FILES = ("onnx", "torch", "sklearn")
+
+
+def identity(model: ModelSpec, options: Mapping[str, Any]) -> str:
+    """SHA-256 of the model's line, its options and the contents of its files.
+
+    Folders do not matter; a changed file, preprocessing or precision does. What code a
+    ``python:`` function runs is not looked at.
+    """
+    given = {k: v for k, v in model.options.items() if k not in ("weights", "trusted")}
+    given.setdefault("preprocessing", options.get("preprocessing"))
+    given["precision"] = options.get("precision", "float32")
+    prefix, _, rest = model.spec.partition(":")
+    name, _, query = rest.partition("?")
+    contents = [_digest(name)] if prefix in FILES else [name]
+    if "weights" in model.options:
+        contents.append(_digest(str(model.options["weights"])))
+    text = json.dumps([prefix, contents, query, given], sort_keys=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _digest(path: str) -> str:
+    """Hash of a file's bytes; of its name where it cannot be read (opening it will say why)."""
+    file = Path(path)
+    if not file.is_file():
+        return file.name
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
