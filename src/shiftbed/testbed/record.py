@@ -1,6 +1,6 @@
 """A testbed: models × settings, the shifts between settings, and what each model is."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary, fit_baseline
 from shiftbed.analysis.difference import Difference, difference
-from shiftbed.analysis.intervals import benjamini_hochberg, check_fractions, clopper_pearson
+from shiftbed.analysis.intervals import check_fractions, clopper_pearson
 from shiftbed.analysis.noise import image_covariance, joint_noise
 from shiftbed.analysis.robustness import Robustness, effective_robustness, find_fitted
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import ImageResults, Shift
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.testbed.select import Choice, choose
+from shiftbed.testbed.table import robustness_table
 
 __all__ = ["Testbed"]
 
@@ -213,7 +214,9 @@ class Testbed:
         for shift in wanted:
             baseline = self.fit(shift, models=chosen, bootstrap=bootstrap, **options)
             parts.append(self._columns(baseline, self.judge(baseline, level=level)))
-        return self._table(wanted, parts, fdr)
+        if not parts:
+            raise InputError(f"testbed {self.name} has no shifts; name an ID and an OOD setting")
+        return robustness_table(self.models, [shift.name for shift in wanted], parts, fdr)
 
     def judge(self, baseline: Baseline, *, level: float = 0.95) -> Robustness:
         """ρ of every model of this testbed against a baseline, in the order of the models."""
@@ -327,29 +330,6 @@ class Testbed:
         rows = [-1 if p is None else self._rows.get(p, -1) for p in parents]
         return np.array(rows, dtype=np.int64)
 
-    def _table(
-        self, shifts: Sequence[Shift], parts: list[dict[str, NDArray[Any]]], fdr: float
-    ) -> pl.DataFrame:
-        """One frame from the shifts' columns; rows without an accuracy are left out."""
-        if not parts:
-            raise InputError(f"testbed {self.name} has no shifts; name an ID and an OOD setting")
-        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        there = np.isfinite(joined["effective"])
-        m = len(self.models)
-        row = np.tile(np.arange(m), len(parts))[there]
-        q = benjamini_hochberg(joined["p_value"])
-        joined["q_value"], joined["out_of_line"] = q, q <= fdr
-        left = {
-            "model": self.models["model"].gather(row),
-            "kind": self.models["kind"].gather(row),
-            "shift": pl.Series([shift.name for shift in shifts], dtype=pl.String).gather(
-                np.repeat(np.arange(len(parts)), m)[there]
-            ),
-            "parent": self.models["parent"].gather(row),
-        }
-        right = {name: values[there] for name, values in joined.items()}
-        return pl.DataFrame({**left, **right}, nan_to_null=True).select(_ORDER)
-
     # --- adding a model ----------------------------------------------------------------------
 
     def with_model(
@@ -403,37 +383,6 @@ class Testbed:
             n=self.n[rows],
             results=results,
         )
-
-
-_ORDER = [
-    "model",
-    "kind",
-    "shift",
-    "fitted",
-    "source",
-    "target",
-    "n_id",
-    "n_ood",
-    "predicted",
-    "effective",
-    "low",
-    "high",
-    "paired",
-    "fit_share",
-    "id_share",
-    "ood_share",
-    "prediction_low",
-    "prediction_high",
-    "p_value",
-    "q_value",
-    "out_of_line",
-    "parent",
-    "relative",
-    "reference",
-    "share_of_gap",
-    "extrapolated",
-    "boundary",
-]
 
 
 def _number(knee: float | str | None) -> float | None:

@@ -1,0 +1,181 @@
+"""The steps a label policy is made of: classes kept, classes combined."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from shiftbed.errors import InputError, unknown
+
+__all__ = ["HOW", "ClassMap", "Subset", "check_width", "step_from_json", "whole_number"]
+
+HOW = {
+    "max": "max of softmax",
+    "mean": "mean of softmax",
+    "sum": "sum of softmax",
+    "max-logit": "max of logits",
+}
+"""Ways to combine the scores of the classes mapped to one target."""
+_IN_KEY = 6
+"""A subset of at most so many classes is spelled out in its key."""
+_BLOCK = 1024
+"""Images whose scores are combined at a time, to stay within the processor's caches."""
+
+
+@dataclass(frozen=True)
+class Subset:
+    """A step that keeps these classes."""
+
+    indices: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _distinct(self.indices, "subset")
+
+    @property
+    def width(self) -> int:
+        """Number of classes it makes."""
+        return len(self.indices)
+
+    @property
+    def needs(self) -> int:
+        """The least number of classes it can be applied to."""
+        return max(self.indices) + 1
+
+    @property
+    def key(self) -> str:
+        """Short and canonical."""
+        if self.width <= _IN_KEY:
+            return "classes-" + "-".join(map(str, self.indices))
+        return f"{self.width}-classes-{_hash(self.indices)}"
+
+    def apply(self, logits: NDArray[Any]) -> NDArray[Any]:
+        """(N, K) → (N, width)."""
+        return logits[:, list(self.indices)]
+
+    def describe(self, classes: int | None) -> str:
+        """In words, from a label space of ``classes``."""
+        of = f" of {classes}" if classes is not None else ""
+        return f"subset of {self.width}{of} classes, logits sliced before argmax"
+
+    def table(self) -> NDArray[np.int64]:
+        """For each class its new label, −1 if it has none."""
+        table = np.full(self.needs, -1, dtype=np.int64)
+        table[list(self.indices)] = np.arange(self.width)
+        return table
+
+
+@dataclass(frozen=True)
+class ClassMap:
+    """A step that combines the classes of each group; see ``class_map``."""
+
+    groups: tuple[tuple[int, ...], ...]
+    how: str
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _distinct([one for group in self.groups for one in group], "class map")
+        if self.how not in HOW:
+            raise unknown("way to combine classes", self.how, HOW)
+        if len(self.names) != len(self.groups) or len(set(self.names)) < len(self.names):
+            raise InputError("class map: needs one name per target, all different")
+
+    @property
+    def width(self) -> int:
+        """Number of classes it makes."""
+        return len(self.groups)
+
+    @property
+    def needs(self) -> int:
+        """The least number of classes it can be applied to."""
+        return max(max(group, default=0) for group in self.groups) + 1
+
+    @property
+    def key(self) -> str:
+        """Short and canonical; the targets' names do not matter."""
+        return f"{self.width}-by-{self.how}-{_hash(self.groups)}"
+
+    def apply(self, logits: NDArray[Any]) -> NDArray[Any]:
+        """(N, K) → (N, width): log-probabilities, or logits for ``max-logit``."""
+        kind = np.promote_types(logits.dtype, np.float32)
+        scores = np.full((len(logits), self.width), -np.inf, dtype=kind)
+        filled = [at for at, group in enumerate(self.groups) if group]
+        for at in range(0, len(logits), _BLOCK):
+            block = logits[at : at + _BLOCK].astype(kind, copy=False)
+            scores[at : at + _BLOCK, filled] = self._combine(block)
+        return scores
+
+    def _combine(self, logits: NDArray[Any]) -> NDArray[Any]:
+        """The scores of the targets that have classes."""
+        sizes = np.array([len(group) for group in self.groups if group])
+        starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+        picked = logits[:, [one for group in self.groups for one in group]]
+        scores: NDArray[Any] = np.maximum.reduceat(picked, starts, axis=1)
+        if self.how in ("mean", "sum"):
+            base = np.where(np.isfinite(scores), scores, 0)
+            picked -= np.repeat(base, sizes, axis=1)
+            with np.errstate(divide="ignore"):
+                scores = np.log(np.add.reduceat(np.exp(picked), starts, axis=1)) + base
+        if self.how == "mean":
+            scores -= np.log(sizes).astype(logits.dtype)
+        if self.how != "max-logit":
+            scores -= logsumexp(logits, axis=1, keepdims=True)
+        return scores
+
+    def describe(self, classes: int | None) -> str:
+        """In words, from a label space of ``classes``."""
+        used = sum(map(len, self.groups))
+        of = f" of {classes}" if classes is not None and classes != used else ""
+        empty = sum(not group for group in self.groups)
+        never = f" ({empty} of them never predicted)" if empty else ""
+        return f"{used}{of} classes mapped to {self.width}{never} by {HOW[self.how]}"
+
+    def table(self) -> NDArray[np.int64]:
+        """For each class its new label, −1 if it has none."""
+        table = np.full(self.needs, -1, dtype=np.int64)
+        for at, group in enumerate(self.groups):
+            table[list(group)] = at
+        return table
+
+
+def step_from_json(read: dict[str, Any]) -> Subset | ClassMap:
+    if "subset" in read:
+        return Subset(tuple(whole_number(one, "a class index") for one in read["subset"]))
+    groups = tuple(
+        tuple(sorted(whole_number(one, "a class index") for one in group)) for group in read["map"]
+    )
+    return ClassMap(groups, str(read["how"]), tuple(map(str, read["names"])))
+
+
+def check_width(classes: int, step: Subset | ClassMap) -> None:
+    if step.needs > classes:
+        raise InputError(
+            f"label policy: class index {step.needs - 1} is out of range, there are {classes} "
+            f"classes (0 to {classes - 1})"
+        )
+
+
+def _distinct(indices: Sequence[int], what: str) -> None:
+    if not len(indices):
+        raise InputError(f"{what}: needs at least one class")
+    seen: set[int] = set()
+    for index in indices:
+        if index < 0:
+            raise InputError(f"{what}: class index {index} is negative")
+        if index in seen:
+            raise InputError(f"{what}: class {index} is given twice")
+        seen.add(index)
+
+
+def whole_number(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InputError(f"{what} must be a whole number, is {value!r}")
+    return int(value)
+
+
+def _hash(values: object) -> str:
+    return hashlib.sha256(json.dumps(values, separators=(",", ":")).encode()).hexdigest()[:12]
