@@ -37,6 +37,10 @@ class TestEveryScale:
         assert ticks == sorted(set(ticks))
         assert all(low - 1e-9 <= t <= high + 1e-9 for t in ticks)
 
+    @pytest.mark.parametrize(("low", "high"), [(0.712, 0.738), (0.9, 0.93), (0.5, 0.512)])
+    def test_short_ranges_have_ticks_too(self, one, low, high):
+        assert len(one.ticks(low, high)) >= 3
+
     def test_ticks_are_apart(self, one):
         position = one.forward(np.array(one.ticks(0.02, 0.98)))
         gaps = np.diff(position)

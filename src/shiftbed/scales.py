@@ -48,9 +48,15 @@ class Scale:
         [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9]
         """
         inside = [t for t in _TICKS if low - 1e-12 <= t <= high + 1e-12]
-        if self.bounded and low <= 0:
+        for step in (0.02, 0.01, 0.005, 0.002, 0.001):  # a short range wants finer ticks
+            if len(inside) >= 3:
+                break
+            first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
+            finer = [round(i * step, 6) for i in range(first, last + 1)]
+            inside = [t for t in finer if self.bounded or 0 < t < 1]
+        if self.bounded and low <= 0 and 0.0 not in inside:
             inside.insert(0, 0.0)
-        if self.bounded and high >= 1:
+        if self.bounded and high >= 1 and 1.0 not in inside:
             inside.append(1.0)
         if len(inside) <= most:
             return inside

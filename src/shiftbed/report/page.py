@@ -63,11 +63,9 @@ script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src dat
 {_opening(testbed, found)}
 <h2>Lines</h2>
 {_lines(found)}
-<h2>Models out of line</h2>
 {_models(found)}
 {"".join(charts)}
-<h2>Source</h2>
-<p class="small">{_text(testbed.source)} ({_text(testbed.licence)}). {_text(testbed.citation)}</p>
+{_source(testbed)}
 </body>
 </html>
 """
@@ -79,13 +77,15 @@ script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src dat
 def _opening(testbed: Testbed, found: Findings) -> str:
     """The findings in words."""
     out = found.out_of_line
+    count, shifts = out["model"].n_unique(), len(found.lines)
+    models = "No model is" if count == 0 else "1 model is" if count == 1 else f"{count} models are"
     sentences = [
-        f"{len(testbed.models)} models on {len(found.lines)} shifts. "
+        f"{len(testbed.models)} models on {shifts} shift{'s' if shifts > 1 else ''}. "
         f"Each {testbed.line} goes through the baseline models only; effective robustness ρ is "
         "accuracy beyond it.",
-        f"{out['model'].n_unique()} models are out of line on at least one shift (unusual among "
-        f"baseline models, false discovery rate {found.fdr:g}): {len(out)} of "
-        f"{len(found.robustness)} pairs of model and shift.",
+        f"{models} out of line on at least one shift (unusual among baseline models, false "
+        f"discovery rate {found.fdr:g}): {len(out)} of {len(found.robustness)} pairs of model and "
+        "shift.",
     ]
     weak = found.lines.filter(~found.lines["trusted"])
     if len(weak):
@@ -119,7 +119,9 @@ def _lines(found: Findings) -> str:
 
 
 def _models(found: Findings, most: int = 40) -> str:
-    out = found.out_of_line
+    """The models out of line; all of them where the testbed is small."""
+    whole = len(found.robustness) <= most
+    out = found.robustness.sort("effective", descending=True) if whole else found.out_of_line
     rows = [
         (
             r["model"],
@@ -133,11 +135,18 @@ def _models(found: Findings, most: int = 40) -> str:
         )
         for r in out.head(most).to_dicts()
     ]
+    title = "<h2>Models</h2>" if whole else "<h2>Models out of line</h2>"
     if not rows:
-        return "<p>None.</p>"
+        return title + "<p>None.</p>"
     more = f'<p class="small">{most} of {len(out)}, by p-value.</p>' if len(out) > most else ""
     header = ["model", "kind", "shift", "ID", "OOD", "ρ", "95 % interval", "q"]
-    return _table(header, rows, text=3) + more
+    return title + _table(header, rows, text=3) + more
+
+
+def _source(testbed: Testbed) -> str:
+    licence = f" ({testbed.licence})" if testbed.licence else ""
+    text = f"{testbed.source}{licence}. {testbed.citation}" if testbed.source else testbed.citation
+    return f'<h2>Source</h2><p class="small">{_text(text)}</p>' if text.strip() else ""
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]], text: int) -> str:

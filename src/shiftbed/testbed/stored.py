@@ -46,7 +46,7 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
     info = {r["model"]: r.get("info", {}) for r in records} | about.get("models", {})
     return Testbed(
         name=str(about.get("name", "store")),
-        title=f"predictions in {store.files.root}",
+        title=f"{about.get('name', 'A prediction store')}: {len(names)} models",
         models=_models(names, info),
         settings=tuple(settings),
         value=value,
