@@ -111,6 +111,7 @@ def prepare(
         "options": {k: options[k] for k in ("batch_size", "top", "keep_logits", "on_unreadable")},
         "preprocessing": opened.preprocessing.describe(),
         "model_details": opened.describe(),
+        "seed": opened.describe().get("seed"),  # of random weights; predicting draws nothing
         "info": dict(model.info),
         "spec": model.spec,
         "label_policy": stored.label_policy,

@@ -26,6 +26,8 @@ class Summary:
     failed: dict[tuple[str, str], str] = field(default_factory=dict)
     images: int = 0
     seconds: float = 0.0
+    cell_seconds: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Workers' seconds per cell, in this run."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -106,6 +108,8 @@ def _about(spec: RunSpec, old: dict[str, Any]) -> dict[str, Any]:
 def _listener(summary: Summary, report: Callable[[Done], None]) -> Callable[[Done], None]:
     def hear(done: Done) -> None:
         summary.images += done.images
+        spent = summary.cell_seconds.get(done.key, 0.0)
+        summary.cell_seconds[done.key] = spent + done.seconds
         summary.notes += [f"{done.key[0]} on {done.key[1]}: {note}" for note in done.notes]
         report(done)
 
@@ -184,7 +188,8 @@ def _complete(
     prefix = f"{cell.key[0]} on {cell.key[1]}: unreadable: "
     unreadable = [note.removeprefix(prefix) for note in summary.notes if note.startswith(prefix)]
     kept = {k: v for k, v in record.items() if k not in ("model", "setting", "error")}
-    kept |= {"status": "complete", "wall_seconds": round(summary.seconds, 3)}
+    spent = record.get("wall_seconds", 0.0) + summary.cell_seconds.get(cell.key, 0.0)
+    kept |= {"status": "complete", "wall_seconds": round(spent, 3)}
     if unreadable:
         kept["unreadable"] = sorted({*record.get("unreadable", []), *unreadable})
     store.write_cell(*cell.key, kept)
