@@ -134,6 +134,7 @@ def _given(
     bed: Any, ids: list[str], ood: list[str], predictions: list[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the options say, as (ID, OOD) measurements by setting."""
+    from shiftbed.analysis.intervals import check_fractions
     from shiftbed.tables.place import Measured, resolve_ood
 
     found: list[dict[str, Any]] = []
@@ -144,8 +145,6 @@ def _given(
             accuracy, n = measured(text, where)
             resolved = resolve_ood(bed, setting) if option == "--ood" else setting
             bed.setting_index(resolved)
-            from shiftbed.analysis.intervals import check_fractions
-
             check_fractions([accuracy], where)
             if resolved in side:
                 raise InputError(f"{option}: {resolved!r} is given twice")
