@@ -86,7 +86,7 @@ def part_from_top(
 def write_part(frame: pl.DataFrame) -> bytes:
     """The part as the bytes of a Parquet file; the same frame gives the same bytes."""
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd", compression_level=3, statistics=False)
+    frame.write_parquet(buffer, compression="lz4", statistics=False)
     return buffer.getvalue()
 
 
