@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import shiftbed as sb
-from shiftbed.testbed.files import write_atomically
+from shiftbed.atomic import write_atomically
 from tests.testbed.test_record import paired_testbed
 
 
@@ -113,7 +113,7 @@ def test_a_killed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
     code = (
-        "import sys, time\nfrom shiftbed.testbed.files import write_atomically\n"
+        "import sys, time\nfrom shiftbed.atomic import write_atomically\n"
         "with write_atomically(sys.argv[1]) as file:\n"
         "    file.write(b'half'); file.flush(); print('ready', flush=True); time.sleep(60)\n"
     )

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
 from shiftbed.figures.data import Scatter
 from shiftbed.figures.plane import Plane
 from shiftbed.figures.texts import GREY
 from shiftbed.figures.traces import FONT, flat, space
-from shiftbed.testbed.files import write_atomically
 
 __all__ = ["CONFIG", "figure", "fragment", "html_page", "plotly_script", "save_html"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
 from shiftbed.figures.data import Scatter
 from shiftbed.figures.labels import place_labels, rim, shorten
 from shiftbed.figures.palette import OWN, styles, trend_colours
 from shiftbed.figures.words import count
-from shiftbed.testbed.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

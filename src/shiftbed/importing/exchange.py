@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
 from shiftbed.importing.predictions import ONE, Predictions, parse_predictions
 from shiftbed.importing.reading import read_bytes
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
-from shiftbed.testbed.files import write_atomically
 
 __all__ = ["export_predictions", "import_predictions"]
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shiftbed.atomic import write_atomically
 from shiftbed.figures.data import scatter
 from shiftbed.figures.interactive import fragment, plotly_script
 from shiftbed.report.findings import TRUSTED_R2, Findings, findings
-from shiftbed.testbed.files import write_atomically
 from shiftbed.testbed.record import Testbed
 
 __all__ = ["write_report"]

@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -48,7 +47,6 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
     if record is None:
         raise InputError(f"{task.key[0]!r} on {task.key[1]!r} was not prepared")
     options = DEFAULTS | dict(task.options) | record["options"]
-    _set_threads(options)
     test_set, stored, policy = _setting(task.setting)
     model = _model(task.model, options)
     said: list[str] = []
@@ -100,7 +98,6 @@ def prepare(
             store.write_cell(model.name, setting.id, _without(old, "error") | {"status": "running"})
         return old
     options = DEFAULTS | options
-    _set_threads(options)
     opened = _model(model, options)
     test_set, stored, _ = _setting(setting)
     chosen, report = _choose(model, options, test_set)
@@ -236,13 +233,6 @@ def _full(test_set: TestSet) -> str:
     return (
         f"all {len(test_set.classes)} classes" if test_set.classes else "all of the model's classes"
     )
-
-
-def _set_threads(options: dict[str, Any]) -> None:
-    if "torch" in sys.modules and "torch_threads" in options:
-        import torch
-
-        torch.set_num_threads(int(options["torch_threads"]))
 
 
 @lru_cache(maxsize=1)

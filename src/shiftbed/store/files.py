@@ -5,10 +5,10 @@ store's put is atomic by itself.
 """
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
+from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
 
 __all__ = ["Files", "LocalFiles", "RemoteFiles", "open_files"]
@@ -43,23 +43,8 @@ class LocalFiles:
         return (self._root / name).read_bytes()
 
     def write(self, name: str, data: bytes) -> None:
-        path = self._root / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-        except OSError as error:
-            raise InputError(f"cannot write to store {self.root}: {error.strerror}") from None
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            if os.path.exists(temporary):
-                os.unlink(temporary)
-            raise
+        with write_atomically(self._root / name) as file:
+            file.write(data)
 
     def below(self, folder: str) -> list[str]:
         found = []

@@ -8,17 +8,16 @@ file's metadata under the key ``shiftbed``.
 
 import io
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Shift
 from shiftbed.testbed.record import Testbed
@@ -70,41 +69,6 @@ def _pack(testbed: Testbed, rows: Any, columns: Any) -> list[bytes | None]:
         there = one is not None and one.known[row]
         packed.append(np.packbits(one.right[row]).tobytes() if one is not None and there else None)
     return packed
-
-
-class write_atomically:
-    """A binary file that appears at ``path`` only once it is complete and on disk."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    def __enter__(self) -> BinaryIO:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, self.temporary = tempfile.mkstemp(
-                dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part"
-            )
-        except OSError as error:
-            raise InputError(f"cannot write {self.path}: {error.strerror}") from None
-        self.file: BinaryIO = os.fdopen(handle, "wb")
-        return self.file
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.file.flush()
-            os.fsync(self.file.fileno())
-        self.file.close()
-        if kind is None:
-            os.chmod(self.temporary, 0o666 & ~_umask())
-            os.replace(self.temporary, self.path)
-        else:
-            os.unlink(self.temporary)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def read_testbed(path: str | Path) -> Testbed:
