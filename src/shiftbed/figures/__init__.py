@@ -1,4 +1,4 @@
-"""Charts: their finished data (``scatter``, ``plane``), and files drawn from these (``save``).
+"""Charts: their finished data (``scatter``, ``plane``, ``charts``), and files drawn (``save``).
 
 Nothing here imports matplotlib or plotly before something is drawn.
 """
@@ -6,16 +6,17 @@ Nothing here imports matplotlib or plotly before something is drawn.
 from pathlib import Path
 
 from shiftbed.errors import InputError
+from shiftbed.figures.charts import Chart
 from shiftbed.figures.data import Scatter, scatter
 from shiftbed.figures.plane import Plane, plane
 from shiftbed.figures.trend import Trend
 
-__all__ = ["SUFFIXES", "Plane", "Scatter", "Trend", "plane", "save", "scatter"]
+__all__ = ["SUFFIXES", "Chart", "Plane", "Scatter", "Trend", "plane", "save", "scatter"]
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html")
 
 
-def save(chart: Scatter | Plane, path: str | Path, *, dpi: int = 300) -> None:
+def save(chart: Scatter | Plane | Chart, path: str | Path, *, dpi: int = 300) -> None:
     """Write a chart to a file of the kind its name ends in; ``dpi`` is for .png.
 
     A plane is three-dimensional and can only be turned around in .html.
@@ -32,5 +33,5 @@ def save(chart: Scatter | Plane, path: str | Path, *, dpi: int = 300) -> None:
         return
     from shiftbed.figures.static import save_static
 
-    assert isinstance(chart, Scatter)
+    assert isinstance(chart, Scatter | Chart)
     save_static(chart, path, dpi=dpi)

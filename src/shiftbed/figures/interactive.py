@@ -11,6 +11,8 @@ from typing import Any
 
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
+from shiftbed.figures.charts import Chart
+from shiftbed.figures.charts_interactive import chart_figure
 from shiftbed.figures.data import Scatter
 from shiftbed.figures.plane import Plane
 from shiftbed.figures.texts import GREY
@@ -28,20 +30,22 @@ CONFIG = {
 """plotly.js's settings, which keep it from the network."""
 
 
-def figure(chart: Scatter | Plane) -> Any:
+def figure(chart: Scatter | Plane | Chart) -> Any:
     """The chart as a ``plotly.graph_objects.Figure``."""
     go = _plotly()
+    if isinstance(chart, Chart):
+        return chart_figure(go, chart)
     return space(go, chart) if isinstance(chart, Plane) else flat(go, chart)
 
 
-def save_html(chart: Scatter | Plane, path: str | Path) -> None:
+def save_html(chart: Scatter | Plane | Chart, path: str | Path) -> None:
     """Write a page with this one chart."""
     page = html_page([chart], title=chart.title)
     with write_atomically(path) as file:
         file.write(page.encode())
 
 
-def html_page(charts: Sequence[Scatter | Plane], *, title: str = "shiftbed") -> str:
+def html_page(charts: Sequence[Scatter | Plane | Chart], *, title: str = "shiftbed") -> str:
     """One page with the charts, plotly.js within; nothing is loaded from anywhere."""
     parts = [fragment(chart, f"chart-{i + 1}") for i, chart in enumerate(charts)]
     return f"""<!DOCTYPE html>
@@ -76,7 +80,7 @@ def plotly_script() -> str:
     return str(get_plotlyjs())
 
 
-def fragment(chart: Scatter | Plane, element: str) -> str:
+def fragment(chart: Scatter | Plane | Chart, element: str) -> str:
     """The chart as an HTML figure with its small print, for a page that has plotly.js.
 
     ``element`` is the id of the element drawn into, unique in the page.

@@ -7,7 +7,7 @@ besides, so that figures survive printing in grey.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["KINDS", "LINE", "MOST", "OTHER", "OWN", "Style", "styles", "trend_colours"]
+__all__ = ["KINDS", "LINE", "MOST", "OTHER", "OWN", "Style", "looks", "styles", "trend_colours"]
 
 LINE = "#D55E00"
 """Colour of the fitted line, where there is one for all models."""
@@ -69,6 +69,24 @@ def styles(groups: Sequence[str]) -> dict[str, Style]:
         colour, marker, symbol = _CYCLE[at]
         chosen[group] = Style(label=label, colour=colour, marker=marker, symbol=symbol)
     return chosen
+
+
+def looks(names: Sequence[str]) -> list[Style]:
+    """A style for each of any number of names; they repeat, with another marker each time.
+
+    >>> [look.colour for look in looks("abcdefg")][::6]
+    ['#0072B2', '#0072B2']
+    """
+    count = len(_CYCLE)
+    return [
+        Style(
+            label=name,
+            colour=_CYCLE[i % count][0],
+            marker=_CYCLE[(i + i // count) % count][1],
+            symbol=_CYCLE[(i + i // count) % count][2],
+        )
+        for i, name in enumerate(names)
+    ]
 
 
 def trend_colours(trends: Sequence[str], groups: Sequence[str]) -> dict[str, str]:

@@ -11,6 +11,8 @@ import numpy as np
 
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
+from shiftbed.figures.charts import Chart
+from shiftbed.figures.charts_static import draw_chart, size_of
 from shiftbed.figures.data import Scatter
 from shiftbed.figures.labels import place_labels, rim, shorten
 from shiftbed.figures.palette import OWN, styles, trend_colours
@@ -41,22 +43,23 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 _SIZE = (7.2, 5.6)
 _GREY = "#555555"
+_LEFT: dict[str, Any] = {"x": 0.01, "ha": "left", "parse_math": False}
 _CROSS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 
 
-def save_static(scatter: Scatter, path: str | Path, *, dpi: int = 300) -> None:
+def save_static(chart: Scatter | Chart, path: str | Path, *, dpi: int = 300) -> None:
     """Write the figure to a .png, .svg or .pdf file."""
     suffix = Path(path).suffix.lower()
     if suffix not in STATIC:
         raise InputError(f"{path}: expected a name ending in {', '.join(STATIC)}")
-    figure = draw(scatter)
+    figure = draw(chart)
     from matplotlib import style
 
     with style.context(["default", _STYLE]), write_atomically(path) as file:
         figure.savefig(file, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])
 
 
-def draw(scatter: Scatter, *, size: tuple[float, float] = _SIZE) -> "Figure":
+def draw(chart: Scatter | Chart, *, size: tuple[float, float] | None = None) -> "Figure":
     """The figure, ``size`` inches wide and high."""
     try:
         from matplotlib import style
@@ -66,15 +69,20 @@ def draw(scatter: Scatter, *, size: tuple[float, float] = _SIZE) -> "Figure":
         raise InputError("drawing needs matplotlib: install shiftbed[report]") from None
     with style.context(["default", _STYLE]):
         room = ConstrainedLayoutEngine(rect=(0.0, 0.0, 0.985, 1.0))
-        figure = Figure(figsize=size, layout=room)
+        if isinstance(chart, Chart):
+            figure = Figure(figsize=size or size_of(chart), layout=room)
+            draw_chart(figure, chart)
+            _small_print(figure, chart)
+            return figure
+        figure = Figure(figsize=size or _SIZE, layout=room)
         axes = figure.add_subplot()
-        _frame(figure, axes, scatter)
-        _lines(axes, scatter)
-        _points(axes, scatter)
-        _legend(axes, scatter)
+        _frame(figure, axes, chart)
+        _lines(axes, chart)
+        _points(axes, chart)
+        _legend(axes, chart)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
-        _names(figure, axes, scatter)
+        _names(figure, axes, chart)
     return figure
 
 
@@ -89,8 +97,7 @@ def _frame(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
     axes.set_ylabel(_wrap(y.title, 58), parse_math=False)
     axes.grid(color="#E6E6E6", linewidth=0.5)
     axes.set_axisbelow(True)
-    left: dict[str, Any] = {"x": 0.01, "ha": "left", "parse_math": False}
-    figure.suptitle(_wrap(scatter.title, 70), fontsize=11, fontweight="bold", **left)
+    figure.suptitle(_wrap(scatter.title, 70), fontsize=11, fontweight="bold", **_LEFT)
     axes.set_title(
         "\n".join(_wrap(line, 95) for line in scatter.equations),
         loc="left",
@@ -98,8 +105,13 @@ def _frame(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
         color=_GREY,
         parse_math=False,
     )
-    small = " ".join(filter(None, [scatter.reading, *scatter.notes, scatter.citation]))
-    figure.supxlabel(_wrap(small, 160), fontsize=6, color=_GREY, **left)
+    _small_print(figure, scatter)
+
+
+def _small_print(figure: "Figure", chart: Scatter | Chart) -> None:
+    small = " ".join(filter(None, [chart.reading, *chart.notes, chart.citation]))
+    width = round(22 * figure.get_figwidth())
+    figure.supxlabel(_wrap(small, width), fontsize=6, color=_GREY, **_LEFT)
 
 
 def _wrap(text: str, width: int) -> str:

@@ -16,7 +16,7 @@ from shiftbed.figures.plane import Plane
 from shiftbed.figures.texts import GREY, accuracy_text, hover_text, safe, sparse, ticks, title
 from shiftbed.figures.words import count
 
-__all__ = ["FONT", "MANY", "flat", "space"]
+__all__ = ["FONT", "MANY", "flat", "rgba", "space"]
 
 MANY = 1000
 """Above so many points WebGL draws them."""
@@ -47,7 +47,7 @@ def flat(go: Any, chart: Scatter) -> Any:
             x=np.concatenate([at, at[::-1]]),
             y=np.concatenate([y.at(trend.high), y.at(trend.low)[::-1]]),
             fill="toself",
-            fillcolor=_rgba(colour, 0.22),
+            fillcolor=rgba(colour, 0.22),
             line={"width": 0},
             showlegend=False,
             **shared,
@@ -110,7 +110,7 @@ def _group(chart: Scatter, style: Style, rows: NDArray[np.int64]) -> dict[str, A
     ]
     at, height = x.within(chart.x[rows]), y.within(chart.y[rows])
     bar = {"type": "data", "symmetric": False, "thickness": 0.7, "width": 0}
-    bar["color"] = _rgba(style.colour, 0.45)
+    bar["color"] = rgba(style.colour, 0.45)
 
     def reach(axis: Axis, end: NDArray[np.float64], middle: NDArray[np.float64]) -> Any:
         return np.nan_to_num(np.abs(axis.within(end) - middle))
@@ -248,7 +248,7 @@ def space(go: Any, chart: Plane) -> Any:
     return drawn
 
 
-def _rgba(colour: str, alpha: float) -> str:
+def rgba(colour: str, alpha: float) -> str:
     """A colour such as #0072B2 made translucent."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha:g})"

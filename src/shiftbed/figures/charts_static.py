@@ -1,0 +1,230 @@
+"""Plain charts drawn with matplotlib."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.figures.charts import Bars, Chart, Curves, Dots, Heatmap, Line, Panels
+from shiftbed.figures.palette import looks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_chart", "size_of"]
+
+_GREY = "#555555"
+_ROOM = 40
+"""Above so many rows or columns a heat map has no numbers in its cells and fewer names."""
+
+
+def size_of(chart: Chart) -> tuple[float, float]:
+    """Inches wide and high."""
+    if isinstance(chart, Panels):
+        sizes = [size_of(panel) for panel in chart.panels]
+        wide = min(chart.columns, len(sizes))
+        rows = -(-len(sizes) // wide)
+        width = 0.62 if len(sizes) > 6 else 0.8
+        return (
+            max(6.0, wide * width * max(s[0] for s in sizes)),
+            rows * width * max(s[1] for s in sizes) + 0.6,
+        )
+    if isinstance(chart, Heatmap):
+        rows, columns = min(len(chart.rows), _ROOM), min(len(chart.columns), _ROOM)
+        longest = max((len(_cut(name, 36)) for name in chart.rows), default=0)
+        wide, high = min(0.42 * columns, 7.0), min(0.26 * rows, 7.5)
+        return max(4.8, 0.075 * longest + wide + 1.6), max(3.6, high + 2.2)
+    if isinstance(chart, Bars):
+        return max(5.2, 0.42 * len(chart.categories) + 1.8), 3.8
+    return 5.6, 4.2
+
+
+def draw_chart(figure: "Figure", chart: Chart) -> None:
+    """The chart on an empty figure, its title and small print around it."""
+    if isinstance(chart, Panels):
+        wide = min(chart.columns, len(chart.panels))
+        grid: Any = figure.subplots(-(-len(chart.panels) // wide), wide, squeeze=False)
+        for axes, panel in zip(grid.flat, chart.panels, strict=False):
+            _draw(axes, panel)
+        for axes in list(grid.flat)[len(chart.panels) :]:
+            axes.set_axis_off()
+        figure.suptitle(chart.title, x=0.01, ha="left", fontsize=10, parse_math=False)
+    else:
+        _draw(figure.subplots(), chart)
+
+
+def _draw(axes: "Axes", chart: Chart) -> None:
+    axes.set_title(chart.title, loc="left", fontsize=9, parse_math=False, wrap=True)
+    if isinstance(chart, Heatmap):
+        _heatmap(axes, chart)
+    elif isinstance(chart, Curves):
+        _curves(axes, chart)
+    elif isinstance(chart, Dots):
+        _dots(axes, chart)
+    elif isinstance(chart, Bars):
+        _bars(axes, chart)
+
+
+def _heatmap(axes: "Axes", chart: Heatmap) -> None:
+    finite = chart.values[np.isfinite(chart.values)]
+    low = chart.low if chart.low is not None else float(finite.min()) if finite.size else 0.0
+    high = chart.high if chart.high is not None else float(finite.max()) if finite.size else 1.0
+    colours = "RdBu_r" if chart.diverging else "cividis"
+    image = axes.imshow(chart.values, cmap=colours, vmin=low, vmax=high, aspect="auto")
+    for names, ticks in ((chart.columns, axes.set_xticks), (chart.rows, axes.set_yticks)):
+        every = max(1, -(-len(names) // _ROOM))
+        shown = [_cut(name, 36) for name in names[::every]]
+        ticks(range(0, len(names), every), shown, fontsize=7)
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        label.set_parse_math(False)
+    axes.tick_params(length=0)
+    for label in axes.get_xticklabels():
+        label.set_rotation(90 if max(map(len, chart.columns), default=0) > 3 else 0)
+    axes.set_xlabel(chart.column_title, parse_math=False)
+    axes.set_ylabel(chart.row_title, parse_math=False)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02)
+    bar.outline.set_visible(False)
+    bar.set_label(chart.value_title, parse_math=False)
+    _numbers(axes, chart, low, high)
+
+
+def _numbers(axes: "Axes", chart: Heatmap, low: float, high: float) -> None:
+    """The numbers in the cells, in whichever of black and white can be read; marks in bold."""
+    if max(chart.values.shape) > _ROOM // 2:
+        return
+    span = (high - low) or 1.0
+    for (row, column), value in np.ndenumerate(chart.values):
+        if not np.isfinite(value):
+            continue
+        at = (value - low) / span
+        dark = abs(at - 0.5) > 0.33 if chart.diverging else at < 0.5
+        marked = chart.marked is not None and bool(chart.marked[row, column])
+        text = f"{value:.{chart.digits}f}".replace("-", "−")
+        axes.text(
+            column,
+            row,
+            text,
+            ha="center",
+            va="center",
+            fontsize=6,
+            color="white" if dark else "black",
+            fontweight="bold" if marked else "normal",
+        )
+
+
+def _curves(axes: "Axes", chart: Curves) -> None:
+    for curve, look in zip(chart.curves, looks([c.name for c in chart.curves]), strict=True):
+        axes.plot(
+            curve.x,
+            curve.y,
+            color=look.colour,
+            linestyle="--" if curve.dashed else "-",
+            marker=look.marker if curve.points else "",
+            markersize=3.5,
+            linewidth=1.2,
+            label=_plain(_cut(curve.name, 40)),
+        )
+        if curve.low is not None and curve.high is not None:
+            axes.fill_between(
+                curve.x, curve.low, curve.high, color=look.colour, alpha=0.18, linewidth=0
+            )
+    if chart.x_labels:
+        axes.set_xticks(range(len(chart.x_labels)), [_plain(t) for t in chart.x_labels])
+        if max(map(len, chart.x_labels)) > 4:
+            axes.tick_params(axis="x", rotation=45)
+    _finish(axes, chart, len(chart.curves))
+
+
+def _dots(axes: "Axes", chart: Dots) -> None:
+    groups = chart.groups or ("",) * len(chart.names)
+    names = list(dict.fromkeys(groups))
+    group = np.array(groups, dtype=object)
+    for name, look in zip(names, looks(names), strict=True):
+        rows = group == name
+        x, y = chart.x[rows], chart.y[rows]
+        bar: Any = {"color": look.colour, "linewidth": 0.5, "alpha": 0.45}
+        if chart.x_low is not None and chart.x_high is not None:
+            axes.hlines(y, chart.x_low[rows], chart.x_high[rows], **bar)
+        if chart.y_low is not None and chart.y_high is not None:
+            axes.vlines(x, chart.y_low[rows], chart.y_high[rows], **bar)
+        axes.scatter(
+            x, y, s=12, color=look.colour, marker=look.marker, linewidth=0, label=_plain(name)
+        )
+    for i in (chart.names.index(name) for name in chart.labelled if name in chart.names):
+        axes.annotate(
+            _plain(_cut(chart.names[i], 30)),
+            (chart.x[i], chart.y[i]),
+            (3, 3),
+            textcoords="offset points",
+            fontsize=6,
+            color=_GREY,
+        )
+    _finish(axes, chart, len(names) if chart.groups else 0)
+
+
+def _finish(axes: "Axes", chart: Curves | Dots, entries: int) -> None:
+    """Reference lines within the limits of the data, titles, grid, legend."""
+    low, high = axes.get_xlim(), axes.get_ylim()
+    named = _lines(axes, chart.lines)
+    axes.set_xlim(low)
+    axes.set_ylim(high)
+    axes.set_xlabel(chart.x_title, parse_math=False)
+    axes.set_ylabel(chart.y_title, parse_math=False)
+    axes.grid(color="#E6E6E6", linewidth=0.5)
+    axes.set_axisbelow(True)
+    if entries > 1 or named:
+        axes.legend(fontsize=6.5, frameon=False, ncols=1 + (entries > 8))
+
+
+def _lines(axes: "Axes", lines: tuple[Line, ...]) -> int:
+    """How many of them have a name in the legend."""
+    for line in lines:
+        style: Any = {"color": _GREY, "linewidth": 0.9, "linestyle": (0, (5, 3)), "zorder": 1.5}
+        if line.name:
+            style["label"] = _plain(line.name)
+        if np.isinf(line.slope):
+            axes.axvline(line.intercept, **style)
+        else:
+            axes.axline((0.0, line.intercept), slope=line.slope, **style)
+    return sum(bool(line.name) for line in lines)
+
+
+def _bars(axes: "Axes", chart: Bars) -> None:
+    at: NDArray[np.float64] = np.arange(len(chart.categories), dtype=float)
+    count = len(chart.series)
+    width = 0.8 if chart.stacked else 0.8 / count
+    bottom = np.zeros(len(at))
+    for i, (name, look) in enumerate(zip(chart.series, looks(chart.series), strict=True)):
+        values = chart.values[i]
+        x = at if chart.stacked else at + (i - (count - 1) / 2) * width
+        base: Any = bottom if chart.stacked else 0.0
+        axes.bar(x, values, width, bottom=base, color=look.colour, label=_plain(name))
+        if chart.low is not None and chart.high is not None:
+            axes.vlines(x, chart.low[i], chart.high[i], color="#222222", linewidth=0.8)
+        bottom = bottom + np.nan_to_num(values)
+    axes.set_xticks(at, [_plain(_cut(name, 28)) for name in chart.categories])
+    if max(map(len, chart.categories), default=0) > 8:
+        for label in axes.get_xticklabels():
+            label.set_rotation(45)
+            label.set_horizontalalignment("right")
+    axes.set_ylabel(chart.y_title, parse_math=False)
+    axes.axhline(0.0, color="#222222", linewidth=0.6)
+    axes.grid(axis="y", color="#E6E6E6", linewidth=0.5)
+    axes.set_axisbelow(True)
+    if count > 1:
+        axes.legend(fontsize=6.5, frameon=False)
+
+
+def _cut(name: str, most: int) -> str:
+    """A name on one line, its middle left out where it is too long."""
+    name = " ".join(name.split())
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
+
+
+def _plain(text: str) -> str:
+    """Text that neither mathematics nor the legend's underscore rule changes."""
+    escaped = text.replace("$", r"\$")
+    return f"\u200b{escaped}" if escaped.startswith("_") else escaped
