@@ -11,7 +11,10 @@ __all__ = ["reproduce"]
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="taori2020, andreassen2021 or fridovich2022.")],
+    paper: Annotated[
+        str,
+        typer.Argument(help="taori2020, andreassen2021, fridovich2022, wenzel2022 or shi2023."),
+    ],
     predictions: Annotated[
         list[Path] | None,
         typer.Option(help="A file of public per-image predictions (.npz) that the figure needs."),

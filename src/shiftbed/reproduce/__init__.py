@@ -20,7 +20,7 @@ from shiftbed.errors import InputError, unknown
 
 __all__ = ["PAPERS", "Cell", "Printed", "Recomputed", "Status", "compare", "printed", "reproduce"]
 
-PAPERS = ("taori2020", "andreassen2021", "fridovich2022")
+PAPERS = ("taori2020", "andreassen2021", "fridovich2022", "wenzel2022", "shi2023")
 
 Status = Literal["equal", "differs", "not recomputable", "not legible"]
 Key = tuple[str, str, str]
