@@ -51,6 +51,10 @@ def fit(
     by: Annotated[
         str | None, typer.Option(help="One line per value of this column of models.")
     ] = None,
+    choose_ids: Annotated[
+        bool,
+        typer.Option("--choose-ids", help="Which of several --id to control for? Collinearity."),
+    ] = False,
     bootstrap: Annotated[int, typer.Option(help="Resamples of the models for the band.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of the resampling.")] = 0,
     level: Level = 0.95,
@@ -65,7 +69,14 @@ def fit(
     one = chosen_shift(bed, shift, ids, ood)
     options = fit_options(scale, fit_on, threshold, knee, weighted, on_boundary)
     options |= {"full_source": full_id, "bootstrap": bootstrap, "seed": seed}
+    if choose_ids and (by is not None or len(one.source) < 2):
+        raise InputError("--choose-ids needs two or more --id, and no --by")
     lines = {"": bed.fit(one, **options)} if by is None else _by_group(bed, one, by, options)
+    if choose_ids:
+        from shiftbed.cli.id_sets import show_id_sets
+
+        show_id_sets(lines[""], _fit_json(lines[""], level), level, json)
+        return
     if json:
         found = {group: _fit_json(line, level) for group, line in lines.items()}
         as_json(found[""] if by is None else {"by": by, "groups": found})

@@ -7,12 +7,21 @@ import typer
 
 from shiftbed.cli import (
     across,
+    catalogue,
+    corrupt,
+    effects,
+    estimates,
+    factors,
     imports,
     lines,
+    pages,
     papers,
+    patterns,
     placing,
     plots,
+    predictiveness,
     running,
+    similarity,
     stores,
     testbeds,
 )
@@ -29,20 +38,33 @@ app = typer.Typer(
 )
 app.add_typer(testbeds.app, name="testbeds")
 app.add_typer(stores.app, name="store")
+app.add_typer(catalogue.shifts, name="shifts")
+app.add_typer(catalogue.data, name="data")
 app.command("place")(placing.place)
 app.command("fit")(lines.fit)
 app.command("rank")(lines.rank)
 app.command("compare")(lines.compare)
 app.command("groups")(across.groups)
 app.command("correlate")(across.correlate)
+app.command("similarity")(similarity.similarity)
+app.command("estimate")(estimates.estimate)
+app.command("mix")(estimates.mix)
+app.command("predictiveness")(predictiveness.predictiveness)
+app.command("factors")(factors.factors)
+app.command("patterns")(patterns.patterns)
+app.command("effects")(effects.effects)
 app.command("plan")(placing.plan)
 app.command("plot")(plots.plot)
-app.command("report")(plots.report)
+app.command("report")(pages.report)
+app.command("serve")(pages.serve)
+app.command("card")(pages.card)
 app.command("import")(imports.import_)
 app.command("reproduce")(papers.reproduce)
 app.command("eval")(running.eval_)
 app.command("run")(running.run)
 app.command("score")(running.score)
+app.command("corrupt")(corrupt.corrupt)
+app.command("mce")(corrupt.mce)
 
 
 @app.callback(invoke_without_command=True)

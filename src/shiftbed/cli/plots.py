@@ -1,4 +1,4 @@
-"""``shiftbed plot`` and ``report``: pictures and the page."""
+"""``shiftbed plot``: pictures."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +20,7 @@ from shiftbed.cli.fitting import (
 )
 from shiftbed.cli.output import TestbedName
 
-__all__ = ["plot", "report"]
+__all__ = ["plot"]
 
 
 def plot(
@@ -70,22 +70,4 @@ def plot(
         **options,
     )
     save(made, output, dpi=dpi)
-    print(f"wrote {output}")
-
-
-def report(
-    testbed: Annotated[str, typer.Argument(help="A published testbed's name, or a testbed file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The .html file to write.")] = (
-        Path("report.html")
-    ),
-    shift: Annotated[
-        list[str] | None, typer.Option("--shift", "-s", help="Only these shifts.")
-    ] = None,
-    fdr: Annotated[float, typer.Option(help="False discovery rate of 'out of line'.")] = 0.05,
-) -> None:
-    """Write one offline page: what was found, and an interactive chart per shift."""
-    from shiftbed.report import write_report
-    from shiftbed.testbed import open_testbed
-
-    write_report(open_testbed(testbed), output, shifts=shift or None, fdr=fdr)
     print(f"wrote {output}")

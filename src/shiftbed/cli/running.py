@@ -5,22 +5,36 @@ from typing import Annotated, Any
 
 import typer
 
+from shiftbed.cli.catalogue import Policy, Through, policy_table
 from shiftbed.cli.output import (
     AsJson,
     Level,
     as_json,
     interval,
     number,
-    pairs,
     percent,
     points,
     records,
     table,
 )
+from shiftbed.cli.setting_options import (
+    AttackOptions,
+    Attacks,
+    Corruptions,
+    Frost,
+    Seed,
+    Share,
+    perturbations_of,
+    policy_of,
+    preprocessing_of,
+    set_name,
+)
 from shiftbed.errors import InputError
 
 __all__ = ["eval_", "run", "score"]
 
+WARNED = ": warning: "
+"""In notes that say why a number is not to be trusted."""
 Runner = Annotated[str, typer.Option(help="local, processes or ray.")]
 Workers = Annotated[int, typer.Option(help="Worker processes, or Ray workers.", min=1)]
 Address = Annotated[
@@ -76,7 +90,9 @@ def run(
 
 def eval_(
     model: Annotated[str, typer.Argument(help="A model, such as timm:resnet18 or onnx:FILE.")],
-    test_sets: Annotated[list[str], typer.Argument(help="Test sets: folders, .npz, .csv, .tar …")],
+    test_sets: Annotated[
+        list[str], typer.Argument(help="Folders, .npz, .csv, .tar …, or NAME@DIR.")
+    ],
     store: Annotated[
         Path, typer.Option(help="Where predictions are kept (and found again).")
     ] = Path("store"),
@@ -106,6 +122,14 @@ def eval_(
         str,
         typer.Option(help="The images' labels are the 'model' 's classes, or the 'target' ones."),
     ] = "target",
+    policy: Policy = None,
+    through: Through = None,
+    corruption: Corruptions = None,
+    attack: Attacks = None,
+    attack_option: AttackOptions = None,
+    share: Share = None,
+    seed: Seed = 0,
+    frost: Frost = None,
     keep_logits: Annotated[
         bool, typer.Option("--keep-logits", help="Keep all logits, not the best classes only.")
     ] = False,
@@ -124,20 +148,29 @@ def eval_(
 ) -> None:
     """Evaluate one model on test sets; predictions are kept, and found again the next time."""
     from shiftbed.run import ModelSpec, RunSpec, TestSetSpec
+    from shiftbed.run.known import known_test_set
+    from shiftbed.run.perturbed import expand, with_automatic
     from shiftbed.run.spec import setting
     from shiftbed.store import PredictionStore
     from shiftbed.tables.scores import score as scores_of
 
-    changes = _preprocessing(preprocessing or [])
+    changes = preprocessing_of(preprocessing or [])
     if check:
         options: dict[str, Any] = {"device": device, "precision": precision}
         options |= {"weights": str(weights)} if weights else {}
         _check(model, test_sets, options, changes, published, images, level, json)
         return
-    policy = _policy(subset, class_map, how, labels)
-    sets = [TestSetSpec(name=_set_name(path), path=path) for path in test_sets]
+    table = policy_of(subset, class_map, how, labels) | {"seed": seed}
+    table |= {} if share is None else {"share": share}
+    wanted = perturbations_of(corruption, attack, attack_option, frost)
+    table |= policy_table(policy, through, how)
+    sets: list[TestSetSpec] = []
+    for path in test_sets:
+        known = known_test_set(path, None, others=sets)
+        sets.append(known or TestSetSpec(name=set_name(path), path=path))
     if len({s.name for s in sets}) < len(sets):
         raise InputError("two test sets have the same name; evaluate them into two stores")
+    settings = tuple(one for s in sets for one in expand(setting(s, dict(table)), wanted))
     spec = RunSpec(
         name="eval",
         store=str(store),
@@ -149,22 +182,25 @@ def eval_(
                 | ({"preprocessing": changes} if changes else {}),
             ),
         ),
-        settings=tuple(setting(s, dict(policy)) for s in sets),
+        settings=settings,
+        shifts=with_automatic((), settings),
         options={"device": device, "precision": precision, "keep_logits": keep_logits},
     )
     given = _options(batch_size, backend, on_unreadable)
     summary = _with_progress(spec, quiet=json, runner="local", workers=1, address=None, **given)
-    for key, why in summary.failed.items():
-        raise InputError(f"{model} on {key[1]}: {why}")
+    failed = {key[1]: why for key, why in summary.failed.items()}
+    ready = [s.id for s in settings if s.id not in failed]
+    if not ready:
+        raise InputError("; ".join(f"{model} on {name}: {why}" for name, why in failed.items()))
     opened = PredictionStore(store)
     found = scores_of(
         opened,
         metrics=metric or ["top1"],
         models=[spec.models[0].name],
-        settings=[s.id for s in spec.settings],
+        settings=ready,
         level=level,
     )
-    record = opened.cell(spec.models[0].name, spec.settings[0].id) or {}
+    record = opened.cell(spec.models[0].name, ready[0]) or {}
     if json:
         as_json(
             {
@@ -174,12 +210,18 @@ def eval_(
                 "images_per_second": summary.images_per_second,
                 "preprocessing": record.get("preprocessing"),
                 "unreadable": sorted(set(record.get("unreadable", []))),
+                "warnings": sorted({n for n in summary.notes if WARNED in n}),
+                "failed": failed,
             }
         )
-        return
-    _show_scores(f"{spec.models[0].name} ({record.get('backend')})", found, level)
-    for note in sorted(set(summary.notes)):
-        print(note)
+    else:
+        _show_scores(f"{spec.models[0].name} ({record.get('backend')})", found, level)
+        for note in sorted(set(summary.notes)):
+            print(note)
+        for name, why in failed.items():
+            print(f"failed: {model} on {name}: {why}")
+    if failed:
+        raise typer.Exit(1)
 
 
 def _check(
@@ -286,54 +328,6 @@ def _options(
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _policy(subset: str | None, class_map: Path | None, how: str, labels: str) -> dict[str, Any]:
-    """A setting's table, as testbed.toml has it."""
-    if subset is not None and class_map is not None:
-        raise InputError("give --subset or --class-map, not both")
-    if subset is not None:
-        return {"subset": _indices(subset), "labels": labels}
-    if class_map is not None:
-        from json import JSONDecodeError, loads
-
-        try:
-            groups = loads(class_map.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, JSONDecodeError) as error:
-            raise InputError(f"{class_map}: cannot be read as a class map: {error}") from None
-        if not isinstance(groups, dict) or not all(isinstance(v, list) for v in groups.values()):
-            raise InputError(f"{class_map}: expected {{target: [classes, …]}}")
-        return {"map": groups, "how": how, "labels": labels}
-    return {}
-
-
-def _indices(text: str) -> list[int]:
-    path = Path(text)
-    source = path.read_text(encoding="utf-8") if path.is_file() else text
-    words = source.replace(",", " ").split()
-    if not words or not all(word.isdigit() for word in words):
-        raise InputError(f"--subset: expected class indices such as 1,5,7 or a file, got {text!r}")
-    return [int(word) for word in words]
-
-
-def _preprocessing(texts: list[str]) -> dict[str, Any]:
-    """KEY=VALUE pairs, values as JSON where they are, as text otherwise."""
-    from json import JSONDecodeError, loads
-
-    changes: dict[str, Any] = {}
-    for key, value in pairs(texts, "--preprocessing", "KEY=VALUE").items():
-        try:
-            changes[key] = loads(value)
-        except JSONDecodeError:
-            changes[key] = value
-    return changes
-
-
-def _set_name(path: str) -> str:
-    plain = path.rstrip("/")
-    if ".npz:" in plain:
-        return plain.rpartition(":")[2]
-    return Path(plain).stem if Path(plain).suffix else Path(plain).name
-
-
 def _with_progress(spec: Any, *, quiet: bool, **options: Any) -> Any:
     from shiftbed.cli.progress import Progress
     from shiftbed.run import run as run_it
@@ -396,7 +390,8 @@ def _summary(spec: Any, summary: Any) -> dict[str, Any]:
         "images": summary.images,
         "seconds": summary.seconds,
         "images_per_second": summary.images_per_second,
-        "unreadable": sorted(set(summary.notes)),
+        "unreadable": sorted({n for n in summary.notes if WARNED not in n}),
+        "warnings": sorted({n for n in summary.notes if WARNED in n}),
     }
 
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from shiftbed.cli.output import AsJson, as_json, table
+from shiftbed.cli.output import AsJson, Level, as_json, percent, records, table
+from shiftbed.cli.policies import ClassMapFile, How, Like, SubsetText, policy_of
 
 __all__ = ["app"]
 
@@ -72,3 +73,54 @@ def import_(
 
     count = import_predictions(store, files, setting=setting)
     print(f"{store}: {count} cells imported")
+
+
+@app.command()
+def twin(
+    store: Where,
+    setting: Annotated[str, typer.Option(help="The setting whose twin is made, such as val.")],
+    subset: SubsetText = None,
+    class_map: ClassMapFile = None,
+    like: Like = None,
+    how: How = None,
+    name: Annotated[
+        str | None, typer.Option(help="The twin's name (default: SETTING@CLASSES).")
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Only these models.")] = None,
+    level: Level = 0.95,
+    json: AsJson = False,
+) -> None:
+    """Make a setting's class twin from stored predictions; no model runs again.
+
+    Exit code 1 if some images of some model are not decided by what is stored.
+    """
+    from shiftbed.store import PredictionStore
+    from shiftbed.tables.twins import twin_table
+
+    policy = policy_of(subset, class_map, how, like)
+    named = name or (f"{setting}@{like}-classes" if like else None)
+    opened = PredictionStore.existing(store)
+    found = twin_table(opened, setting, policy, name=named, models=model, level=level)
+    if json:
+        as_json({"setting": setting, "policy": policy.describe(), "twins": records(found)})
+    else:
+        rows = [
+            (
+                r["model"],
+                percent(r["value"]) or _between(r["at_least"], r["at_most"]),
+                f"{percent(r['low'])} … {percent(r['high'])}" if r["low"] is not None else "",
+                f"{r['n']:,}",
+                f"{r['undecided']:,}",
+                r["computed_from"],
+                r["note"],
+            )
+            for r in found.iter_rows(named=True)
+        ]
+        header = ["model", "accuracy", f"{100 * level:g} % interval", "n", "undecided", "from"]
+        table(f"Twins of {setting}: {policy.describe()}", [*header, "note"], rows)
+    if found["value"].null_count():
+        raise typer.Exit(1)
+
+
+def _between(low: float | None, high: float | None) -> str:
+    return "" if low is None else f"{percent(low)} to {percent(high)}"

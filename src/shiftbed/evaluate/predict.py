@@ -13,9 +13,11 @@ from shiftbed.evaluate.data import TestSet, Unreadable, batches
 from shiftbed.labels import LabelPolicy
 from shiftbed.store import part_from_logits
 
-__all__ = ["Part", "Pixels", "Scorer", "pixels_to_float", "predict_part"]
+__all__ = ["Part", "Perturb", "Pixels", "Scorer", "pixels_to_float", "predict_part"]
 
 Floats = NDArray[np.float32]
+Perturb = Callable[[Floats, NDArray[np.int64], Sequence[str]], Floats]
+"""From (N, C, H, W) pixels in [0, 1], their labels and ids, to perturbed pixels."""
 Pixels = NDArray[np.float32] | NDArray[np.uint8]
 
 
@@ -58,14 +60,14 @@ def predict_part(
     keep_logits: bool = False,
     threads: int = 2,
     on_unreadable: str = "skip",
-    perturb: Callable[[Floats, Sequence[str]], Floats] | None = None,
+    perturb: Perturb | None = None,
 ) -> Part:
     """Predict examples start … stop−1.
 
     ``labels`` are those of the target label space. Batches start at ``start``, so that a part is
-    the same whenever and by whomever it is computed. ``perturb`` acts on [0, 1] pixels and the
-    examples' ids. Unreadable images are null in the part and listed; with ``on_unreadable =
-    "stop"`` the first one raises.
+    the same whenever and by whomever it is computed. ``perturb`` acts on [0, 1] pixels, the
+    examples' labels and ids. Unreadable images are null in the part and listed; with
+    ``on_unreadable = "stop"`` the first one raises.
     """
     n = stop - start
     scores: Floats | None = None
@@ -80,7 +82,7 @@ def predict_part(
             continue
         x: Pixels = pixels.transpose(0, 3, 1, 2)
         if perturb is not None:
-            x = perturb(pixels_to_float(pixels), [test_set.examples[i] for i in some])
+            x = perturb(pixels_to_float(pixels), labels[some], [test_set.examples[i] for i in some])
         logits = scorer.logits(x)
         if policy is not None:
             logits = policy.apply(logits)

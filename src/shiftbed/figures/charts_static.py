@@ -25,16 +25,16 @@ def size_of(chart: Chart) -> tuple[float, float]:
         sizes = [size_of(panel) for panel in chart.panels]
         wide = min(chart.columns, len(sizes))
         rows = -(-len(sizes) // wide)
-        width = 0.62 if len(sizes) > 6 else 0.8
+        part = 0.62 if len(sizes) > 6 else 0.8
         return (
-            max(6.0, wide * width * max(s[0] for s in sizes)),
-            rows * width * max(s[1] for s in sizes) + 0.6,
+            max(6.0, wide * part * max(s[0] for s in sizes)),
+            rows * part * max(s[1] for s in sizes) + 0.6,
         )
     if isinstance(chart, Heatmap):
         rows, columns = min(len(chart.rows), _ROOM), min(len(chart.columns), _ROOM)
         longest = max((len(_cut(name, 36)) for name in chart.rows), default=0)
-        wide, high = min(0.42 * columns, 7.0), min(0.26 * rows, 7.5)
-        return max(4.8, 0.075 * longest + wide + 1.6), max(3.6, high + 2.2)
+        width, height = min(0.42 * columns, 7.0), min(0.26 * rows, 7.5)
+        return max(4.8, 0.075 * longest + width + 1.6), max(3.6, height + 2.2)
     if isinstance(chart, Bars):
         return max(5.2, 0.42 * len(chart.categories) + 1.8), 3.8
     return 5.6, 4.2

@@ -6,7 +6,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.evaluate.backends import Backend, choose_backend, with_halving
+from shiftbed.evaluate.corrupted_trees import images_of
 from shiftbed.evaluate.data import TestSet, batches, open_test_set
 from shiftbed.evaluate.models import Model, TorchModel, resolve
-from shiftbed.evaluate.predict import Pixels, predict_part
+from shiftbed.evaluate.perturbations import NotApplicable, balanced_subset
+from shiftbed.evaluate.predict import Perturb, Pixels, predict_part
 from shiftbed.labels import LabelPolicy
 from shiftbed.run.identity import identity
-from shiftbed.run.jobs import Done, Task
+from shiftbed.run.jobs import WARNING, Done, Task
+from shiftbed.run.perturbed import perturbation_of
 from shiftbed.run.spec import ModelSpec, SettingSpec
 from shiftbed.store import PredictionStore, StoredTestSet
 
@@ -51,6 +54,7 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
     model = _model(task.model, options)
     said: list[str] = []
     scorer = _Halving(_backend(model, record["backend"]), said)
+    perturb = _perturb(task.setting, model, policy, said)
     images = 0
     for begin, stop in task.parts:
         clock = time.perf_counter()
@@ -67,11 +71,12 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
             keep_logits=options["keep_logits"],
             threads=options["threads"],
             on_unreadable=options["on_unreadable"],
+            perturb=perturb,
         )
         store.write_part(*task.key, begin, part.frame)
         images += stop - begin
         notes = tuple(f"unreadable: {u.example} ({u.reason})" for u in part.unreadable)
-        notes += tuple(said)
+        notes += tuple(dict.fromkeys(said))
         said.clear()
         seconds = time.perf_counter() - clock
         report(Done(key=task.key, images=stop - begin, seconds=seconds, notes=notes))
@@ -86,11 +91,16 @@ def register(store: PredictionStore, setting: SettingSpec) -> StoredTestSet:
 
 
 def prepare(
-    store: PredictionStore, model: ModelSpec, setting: SettingSpec, options: dict[str, Any]
+    store: PredictionStore,
+    model: ModelSpec,
+    setting: SettingSpec,
+    options: dict[str, Any],
+    images: int | None = None,
 ) -> dict[str, Any]:
     """Write the cell's record before it starts: what will run, on what, with which backend.
 
     A cell begun earlier keeps its backend and options, so that continuing gives the same bytes.
+    ``images``: how many the model will see in all, over all its cells.
     """
     old = store.cell(model.name, setting.id)
     if old is not None and "backend" in old:
@@ -99,8 +109,15 @@ def prepare(
         return old
     options = DEFAULTS | options
     opened = _model(model, options)
-    test_set, stored, _ = _setting(setting)
-    chosen, report = _choose(model, options, test_set)
+    test_set, stored, policy = _setting(setting)
+    perturbation = perturbation_of(setting)
+    details = None if perturbation is None else perturbation.describe()
+    if perturbation is not None and perturbation.needs_gradients:
+        perturbation.on(opened, policy)
+        if stored.label_sets is not None:
+            raise NotApplicable(f"{perturbation.id} needs one label per image, not sets of labels")
+        options = options | {"backend": "torch"}
+    chosen, report = _choose(model, options, setting, test_set, images or len(test_set))
     record = {
         "status": "running",
         "backend": chosen,
@@ -108,12 +125,13 @@ def prepare(
         "options": {k: options[k] for k in ("batch_size", "top", "keep_logits", "on_unreadable")},
         "preprocessing": opened.preprocessing.describe(),
         "model_details": opened.describe(),
-        "seed": opened.describe().get("seed"),  # of random weights; predicting draws nothing
+        "seed": opened.describe().get("seed"),  # of random weights
+        "perturbation": details,
         "info": dict(model.info),
         "spec": model.spec,
         "label_policy": stored.label_policy,
         "fingerprint": stored.fingerprint,
-        "identity": identity(model, options),
+        "identity": identity(model, options, details),
         "n": len(stored),
         **_provenance(),
     }
@@ -125,22 +143,35 @@ def _without(record: dict[str, Any], key: str) -> dict[str, Any]:
     return {k: v for k, v in record.items() if k not in (key, "model", "setting")}
 
 
+_measured: dict[str, tuple[str, dict[str, Any]]] = {}
+
+
 def _choose(
-    model: ModelSpec, options: dict[str, Any], test_set: TestSet
+    model: ModelSpec,
+    options: dict[str, Any],
+    setting: SettingSpec,
+    test_set: TestSet,
+    images: int,
 ) -> tuple[str, dict[str, Any]]:
-    """The backend for a model, measured on its own first images."""
+    """The backend for a model, measured on its own first images, once per test set."""
     wanted = str(options["backend"])
     opened = _model(model, options)
     size = int(options["batch_size"])
+    whose = setting.test_set.clean or setting.test_set.name
+    key = json.dumps([id(opened), whose, wanted, size])
+    if key in _measured:
+        return _measured[key]
     rows = range(min(len(test_set), 2 * size))
     loaded = batches(test_set, rows, opened.preprocessing.pixels, size, 1)
     sample = [pixels.transpose(0, 3, 1, 2) for _, pixels, _ in loaded if len(pixels)]
     if not sample:
         raise InputError(f"none of the first images of {test_set.name!r} can be read")
-    chosen = choose_backend(opened, sample, backend=wanted, images=len(test_set))
+    chosen = choose_backend(opened, sample, backend=wanted, images=images)
     _backends.clear()
     _backends[id(opened), chosen.name] = chosen
-    return chosen.name, dict(chosen.report)
+    _measured.clear()
+    _measured[key] = chosen.name, dict(chosen.report)
+    return _measured[key]
 
 
 def _model(model: ModelSpec, options: dict[str, Any]) -> Model:
@@ -189,22 +220,47 @@ class _Halving:
         return self._run(pixels)
 
 
+def _perturb(
+    setting: SettingSpec, model: Model, policy: LabelPolicy | None, said: list[str]
+) -> Perturb | None:
+    perturbation = perturbation_of(setting)
+    if perturbation is None:
+        return None
+    return perturbation.on(model, policy, lambda warning: said.append(f"{WARNING}{warning}"))
+
+
+_IMAGES = ("test_set", "policy", "relabel", "share")
+
+
 def _setting(setting: SettingSpec) -> tuple[TestSet, StoredTestSet, LabelPolicy | None]:
-    return _opened(json.dumps(asdict(setting), sort_keys=True))
+    """A setting opened; all perturbations of the same images share them."""
+    whole = asdict(setting)
+    part = {key: whole[key] for key in _IMAGES}
+    part["seed"] = setting.seed if setting.share is not None else 0
+    test_set, stored, policy = _opened(json.dumps(part, sort_keys=True))
+    return test_set, replace(stored, setting=setting.id), policy
 
 
 @lru_cache(maxsize=4)
 def _opened(text: str) -> tuple[TestSet, StoredTestSet, LabelPolicy | None]:
     setting = json.loads(text)
     where = setting["test_set"]
-    test_set = open_test_set(where["path"], name=where["name"], **where["options"])
+    name = where["name"] if where["clean"] is None else where["clean"]
+    test_set = open_test_set(where["path"], name=name, **where["options"])
     policy = LabelPolicy.from_json(setting["policy"]) if setting["policy"] else None
     labels = np.asarray(test_set.labels, dtype=np.int64)
     if policy is not None and setting["relabel"]:
         labels = policy.relabel(labels)
         inside = np.flatnonzero(labels >= 0)
         test_set, labels = test_set.subset(inside), labels[inside]
-    return test_set, stored_test_set(setting["id"], test_set, labels, policy), policy
+    if setting["share"] is not None:
+        rows = balanced_subset(labels, setting["share"], setting["seed"], test_set.examples)
+        test_set, labels = test_set.subset(rows), labels[rows]
+    stored = stored_test_set("", test_set, labels, policy)
+    if where["clean"] is not None:
+        source = images_of(where["path"], len(test_set))
+        stored = replace(stored, details={**(stored.details or {}), "images": source})
+    return test_set, stored, policy
 
 
 def stored_test_set(

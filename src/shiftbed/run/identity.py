@@ -13,11 +13,16 @@ __all__ = ["identity"]
 FILES = ("onnx", "torch", "sklearn")
 
 
-def identity(model: ModelSpec, options: Mapping[str, Any]) -> str:
+def identity(
+    model: ModelSpec,
+    options: Mapping[str, Any],
+    perturbation: Mapping[str, Any] | None = None,
+) -> str:
     """SHA-256 of the model's line, its options and the contents of its files.
 
-    Folders do not matter; a changed file, preprocessing or precision does. What code a
-    ``python:`` function runs is not looked at.
+    Folders do not matter; a changed file, preprocessing or precision does, and so does anything
+    about the perturbation (its seed, its steps). What code a ``python:`` function runs is not
+    looked at.
     """
     given = {k: v for k, v in model.options.items() if k not in ("weights", "trusted")}
     given.setdefault("preprocessing", options.get("preprocessing"))
@@ -27,7 +32,10 @@ def identity(model: ModelSpec, options: Mapping[str, Any]) -> str:
     contents = [_digest(name)] if prefix in FILES else [name]
     if "weights" in model.options:
         contents.append(_digest(str(model.options["weights"])))
-    text = json.dumps([prefix, contents, query, given], sort_keys=True)
+    parts: list[Any] = [prefix, contents, query, given]
+    if perturbation is not None:
+        parts.append(dict(perturbation))
+    text = json.dumps(parts, sort_keys=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 

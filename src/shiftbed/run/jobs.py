@@ -7,11 +7,13 @@ from typing import Any
 from shiftbed.run.spec import ModelSpec, SettingSpec
 from shiftbed.store import PredictionStore
 
-__all__ = ["PART", "CellPlan", "Done", "Task", "ranges", "tasks"]
+__all__ = ["PART", "WARNING", "CellPlan", "Done", "Task", "ranges", "tasks"]
 
 PART = 1024
 """Examples per part: the unit that is never lost and never split."""
 PARTS_PER_TASK = 4
+WARNING = "warning: "
+"""How notes begin that say why a number is not to be trusted."""
 Range = tuple[int, int]
 
 

@@ -1,13 +1,15 @@
 """``run``: plan what is missing, prepare each cell, hand tasks to a runner, record how it ended."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.run.identity import identity
-from shiftbed.run.jobs import CellPlan, Done, Task, missing, tasks
+from shiftbed.run.jobs import WARNING, CellPlan, Done, Task, missing, tasks
+from shiftbed.run.perturbed import difference, perturbation_of
 from shiftbed.run.runners import in_process, in_processes
 from shiftbed.run.spec import RunSpec
 from shiftbed.store import PredictionStore
@@ -136,11 +138,21 @@ def _same_models(
     kept = []
     for cell in cells:
         record = store.cell(*cell.key) or {}
-        if record.get("identity") in (None, known[cell.model.name]):
+        perturbation = perturbation_of(cell.setting)
+        details = None if perturbation is None else perturbation.describe()
+        name = cell.model.name
+        own = known[name] if details is None else identity(cell.model, options, details)
+        if record.get("identity") in (None, own):
             kept.append(cell)
+        elif record.get("perturbation") != details:
+            summary.failed[cell.key] = (
+                f"the store has predictions in a setting called {cell.key[1]!r} with another seed "
+                f"or other options of the perturbation ({difference(record, details)}); give this "
+                "one another id"
+            )
         else:
             summary.failed[cell.key] = (
-                f"the store has predictions of another model called {cell.model.name!r} (other "
+                f"the store has predictions of another model called {name!r} (other "
                 "weights, options or preprocessing); give this one another name"
             )
     return kept
@@ -150,17 +162,23 @@ def _prepare(
     store: PredictionStore, cells: list[CellPlan], options: dict[str, Any], summary: Summary
 ) -> list[CellPlan]:
     """Write every pending cell's record; a model that cannot be opened fails its cells."""
+    from shiftbed.evaluate.perturbations import NotApplicable
     from shiftbed.run.execute import prepare
 
     ready: list[CellPlan] = []
     broken: dict[str, str] = {}
+    images = Counter({cell.model.name: 0 for cell in cells})
+    for cell in cells:
+        images[cell.model.name] += cell.images
     for cell in cells:
         if not cell.missing:
             continue
         why = broken.get(cell.model.name)
         if why is None:
             try:
-                prepare(store, cell.model, cell.setting, options)
+                prepare(store, cell.model, cell.setting, options, images=images[cell.model.name])
+            except NotApplicable as error:  # this cell only
+                why = str(error)
             except Exception as error:  # a model can raise anything; the others go on
                 why = broken[cell.model.name] = _one_line(error)
         if why is None:
@@ -187,11 +205,15 @@ def _complete(
 ) -> None:
     prefix = f"{cell.key[0]} on {cell.key[1]}: unreadable: "
     unreadable = [note.removeprefix(prefix) for note in summary.notes if note.startswith(prefix)]
+    alarm = f"{cell.key[0]} on {cell.key[1]}: {WARNING}"
+    warnings = {note.removeprefix(alarm) for note in summary.notes if note.startswith(alarm)}
     kept = {k: v for k, v in record.items() if k not in ("model", "setting", "error")}
     spent = record.get("wall_seconds", 0.0) + summary.cell_seconds.get(cell.key, 0.0)
     kept |= {"status": "complete", "wall_seconds": round(spent, 3)}
     if unreadable:
         kept["unreadable"] = sorted({*record.get("unreadable", []), *unreadable})
+    if warnings:
+        kept["warnings"] = sorted({*record.get("warnings", []), *warnings})
     store.write_cell(*cell.key, kept)
 
 

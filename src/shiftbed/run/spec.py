@@ -18,6 +18,7 @@ path = "images/val"
 test_set = "val"
 subset = [0, 1, 5]               # or a map: {cat = [281, 282]}, with how = "max"
 labels = "model"                 # the images' labels are the model's classes, or "target"
+corruptions = ["fog:1-5"]        # and more: see perturbed.py
 
 [[shifts]]
 name = "sketch"
@@ -58,11 +59,13 @@ class TestSetSpec:
     name: str
     path: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    clean: str | None = None
+    """Name of the test set that this one is a corrupted copy of."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingSpec:
-    """A test set with a label policy; ``id`` is its canonical name and the cache key."""
+    """A test set under a label policy and a perturbation; ``id`` is its name and the cache key."""
 
     id: str
     test_set: TestSetSpec
@@ -71,6 +74,17 @@ class SettingSpec:
     relabel: bool = False
     """Whether the test set's labels are among the model's classes and go through the policy too:
     the class-subset twin of a whole test set."""
+    share: float | None = None
+    """Only this share of every class, drawn with ``seed``."""
+    perturbation: str | None = None
+    """Done to the pixels in memory; None for nothing (or for what is corrupted on disk)."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the perturbation."""
+    seed: int = 0
+    clean: str | None = None
+    """Id of the same setting without the perturbation, None if there is none."""
+    kind: str = ""
+    """The kind of shift from ``clean`` to this: corruption or adversarial."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,15 +113,22 @@ def read_spec(path: str | Path) -> RunSpec:
     for key in table.keys() - known:
         raise InputError(f"{path}: {unknown('key', key, known)}")
     base = path.parent
+    from shiftbed.run.known import with_catalogue
+    from shiftbed.run.perturbed import with_automatic
+
     try:
         defaults = dict(table.get("defaults", {}))
         test_sets = {t.name: t for t in _test_sets(table.get("test_sets"), base)}
+        settings = _settings(table.get("settings"), test_sets, base)
+        own, settings, known_shifts = with_catalogue(
+            table.get("shifts", []), settings, test_sets.values()
+        )
         return RunSpec(
             name=str(table.get("name", path.stem)),
             store=_resolve(str(table.get("store", "store")), base),
             models=_models(table.get("models"), base),
-            settings=_settings(table.get("settings"), test_sets),
-            shifts=_shifts(table.get("shifts", [])),
+            settings=settings,
+            shifts=with_automatic(_shifts(own, known_shifts), settings),
             options=_options(defaults),
         )
     except InputError as error:
@@ -168,10 +189,22 @@ def _near(spec: str, base: Path) -> str:
 
 
 def _test_sets(value: Any, base: Path) -> list[TestSetSpec]:
-    found = []
+    from shiftbed.run.known import known_test_set
+    from shiftbed.run.perturbed import on_disk
+
+    found: list[TestSetSpec] = []
     for i, one in enumerate(_tables(value, "test_sets"), 1):
         table = dict(one)
-        path, name = table.pop("path", None), table.pop("name", None)
+        path, corrupted = table.pop("path", None), "corrupted" in table
+        if isinstance(path, str) and corrupted:
+            found += on_disk(table, _resolve(path, base))
+            continue
+        name = table.pop("name", None)
+        if isinstance(path, str) and (name is None or isinstance(name, str)):
+            known = known_test_set(_resolve(path, base), name, table, found)
+            if known is not None:
+                found.append(known)
+                continue
         if not isinstance(path, str) or not isinstance(name, str):
             raise InputError(f"[[test_sets]] number {i} needs a name and a path")
         found.append(TestSetSpec(name=name, path=_resolve(path, base), options=table))
@@ -179,24 +212,35 @@ def _test_sets(value: Any, base: Path) -> list[TestSetSpec]:
     return found
 
 
-def _settings(value: Any, test_sets: Mapping[str, TestSetSpec]) -> tuple[SettingSpec, ...]:
+def _settings(
+    value: Any, test_sets: Mapping[str, TestSetSpec], base: Path
+) -> tuple[SettingSpec, ...]:
+    from shiftbed.run.perturbed import expand, take
+
     if value is None:
-        return tuple(SettingSpec(id=name, test_set=t) for name, t in test_sets.items())
-    found = []
+        return tuple(setting(test_set, {}) for test_set in test_sets.values())
+    found: list[SettingSpec] = []
     for one in _tables(value, "settings"):
         table = dict(one)
         name = table.pop("test_set", None)
         if name not in test_sets:
             raise unknown("test set in [[settings]]", str(name), test_sets)
-        found.append(setting(test_sets[name], table))
+        wanted = take(table, base)
+        found += expand(setting(test_sets[name], table), wanted, test_sets.values())
     _unique([s.id for s in found], "setting")
     return tuple(found)
 
 
 def setting(test_set: TestSetSpec, table: dict[str, Any]) -> SettingSpec:
-    """A setting from its table: ``subset`` or ``map`` (with ``how``), and perhaps an ``id``."""
-    from shiftbed import labels
+    """A setting from its table: ``subset`` or ``map`` (with ``how``), ``share``, ``id``.
 
+    What the table says of perturbations is taken out before; see ``perturbed.py``.
+    """
+    from shiftbed import labels
+    from shiftbed.run.known import POLICY_KEYS, known_policy
+    from shiftbed.run.perturbed import KEYS, setting_id, share_of
+
+    share, seed = share_of(table)
     given, where = table.pop("id", None), table.pop("labels", "model")
     if where not in ("model", "target"):
         raise InputError(f"labels of a setting must be 'model' or 'target', got {where!r}")
@@ -205,20 +249,32 @@ def setting(test_set: TestSetSpec, table: dict[str, Any]) -> SettingSpec:
         policy = labels.subset(table.pop("subset"))
     elif "map" in table:
         policy = labels.class_map(table.pop("map"), how=table.pop("how", "max"))
+    chosen = known_policy(test_set, table, policy is not None)
+    if chosen is not None:
+        policy = chosen.policy
     if table:
-        keys = ["id", "test_set", "subset", "map", "how", "labels"]
+        keys = ["id", "test_set", "subset", "map", "how", "labels", "share", "seed"]
+        keys += [*POLICY_KEYS, *KEYS]
         raise unknown("key in [[settings]]", next(iter(table)), keys)
-    name = given or test_set.name + (f"@{policy.key}" if policy else "")
+    key, clean = policy.key if policy else None, test_set.clean
+    key = key if chosen is None else chosen.key
+    name = given or setting_id(test_set, key, share, seed)
+    if clean is not None:
+        clean = setting_id(TestSetSpec(name=clean, path=""), key, share, seed)
     return SettingSpec(
         id=str(name),
         test_set=test_set,
         policy=policy.to_json() if policy else None,
-        relabel=policy is not None and where == "model",
+        relabel=policy is not None and where == "model" if chosen is None else chosen.relabel,
+        share=share,
+        seed=seed,
+        clean=clean,
+        kind="corruption" if clean is not None else "",
     )
 
 
-def _shifts(value: Any) -> tuple[Shift, ...]:
-    shifts = []
+def _shifts(value: Any, known: list[Shift]) -> tuple[Shift, ...]:
+    shifts = list(known)
     for one in value:
         ids = one.get("id", [])
         shifts.append(
@@ -240,4 +296,9 @@ def _unique(names: list[str], what: str) -> None:
 
 
 def _resolve(path: str, base: Path) -> str:
+    from shiftbed.run.known import near
+
+    known = near(path, base)  # NAME@DIR, a test set of the catalogue
+    if known is not None:
+        return known
     return path if "://" in path or Path(path).is_absolute() else str(base / path)

@@ -6,17 +6,25 @@ it, now or later, without running a model again.
 
 from shiftbed.store.answers import Answers, read_answers
 from shiftbed.store.check import Problem, collect_garbage, verify
+from shiftbed.store.deciding import UNDECIDED, UNREADABLE, Decided, twin_answers
 from shiftbed.store.parts import part_from_logits, part_from_top
 from shiftbed.store.store import PredictionStore, StoredTestSet
+from shiftbed.store.twin import Twin, make_twin
 
 __all__ = [
+    "UNDECIDED",
+    "UNREADABLE",
     "Answers",
+    "Decided",
     "PredictionStore",
     "Problem",
     "StoredTestSet",
+    "Twin",
     "collect_garbage",
+    "make_twin",
     "part_from_logits",
     "part_from_top",
     "read_answers",
+    "twin_answers",
     "verify",
 ]

@@ -42,7 +42,8 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
             value[row, column], n[row, column] = answers.right.mean(), len(answers.right)
             if len(answers.right) == len(test_set):
                 right[row], known[row] = answers.right, True
-        results[setting] = ImageResults(images=test_set.fingerprint, right=right, known=known)
+        images = str((test_set.details or {}).get("images") or test_set.fingerprint)
+        results[setting] = ImageResults(images=images, right=right, known=known)
     info = {r["model"]: r.get("info", {}) for r in records} | about.get("models", {})
     return Testbed(
         name=str(about.get("name", "store")),

@@ -55,6 +55,8 @@ class Found:
     classes: tuple[str, ...] | None = None
     groups: Sequence[Any] | NDArray[Any] | None = None
     notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    """What should be there and is not, in words; for sets of which that is known."""
     by_name: bool = False
     """Whether the order is that of directories and files, which no list of labels follows."""
 

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shiftbed.catalogue import find
 from shiftbed.errors import InputError
 from shiftbed.evaluate.data.arrays import read_arrays
+from shiftbed.evaluate.data.authors import open_known, split_spec
 from shiftbed.evaluate.data.digests import DigestCache
 from shiftbed.evaluate.data.folder import read_folder
 from shiftbed.evaluate.data.found import (
@@ -59,6 +61,9 @@ def open_test_set(
 ) -> TestSet:
     """Open a test set: a path, a pattern of paths, several paths, or a Hugging Face Dataset.
 
+    ``NAME@DIR`` is a test set of the catalogue in its authors' layout: ``imagenet-a@data/a``,
+    ``pacs/sketch@data/PACS`` (``shiftbed shifts`` lists them); nothing else needs to be said then.
+
     Formats: image folder; ``FILE.npz``, ``FILE.npz:PREFIX`` or ``FILE.npy``; Parquet in Hugging
     Face's image layout; WebDataset tars; CSV manifest; a ``datasets.Dataset`` or a directory it was
     saved to. Patterns are globs or ranges, ``val-{0000..0003}.tar``.
@@ -76,6 +81,16 @@ def open_test_set(
     """
     if isinstance(spec, TestSet):
         return spec
+    known = split_spec(str(spec)) if isinstance(spec, (str, Path)) else None
+    if known is not None:
+        given = (image_column, label_column, group_column, id_column, classes, labels, label_sets)
+        if any(one is not None for one in (*given, layout, root)) or unlabelled:
+            raise InputError(
+                f"{spec}: how it is read is known from the catalogue; give a name or a cache only"
+            )
+        entry = find(known[0])
+        called = None if name in (None, entry.setting, entry.name) else _name(name, "")
+        return open_known(*known, called=called, cache=cache)
     options = Options(
         image_column=image_column,
         label_column=label_column,

@@ -1,0 +1,216 @@
+"""What recipes do: networks that differ in one thing, the choice on ID validation, and gaps.
+
+wenzel2022, Sections 4.5 and 4.6, Tables 2 and S2, Appendices C and E.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.analysis.pairs import PairTable
+from shiftbed.errors import InputError, unknown
+
+__all__ = ["UNITS", "Chosen", "Matched", "choose_networks", "matched_differences"]
+__all__ += ["id_sets", "normalised_gap"]
+
+Floats = NDArray[np.float64]
+Value = str | float | None
+UNITS = ("id-set", "network")
+"""What counts as one difference: an ID set (its networks averaged), or a network on an ID set."""
+DERIVED = ("parent", "model_kind", "run", "step")
+"""Recipe columns that follow from others: networks need not agree in them to be compared."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Matched:
+    """Differences of one metric between networks that differ only in one column."""
+
+    metric: str
+    differences: Floats
+    units: tuple[str, ...]
+    """What each difference is of."""
+    matched: int
+    """Matched (network, ID set)s behind them."""
+    unmatched: int
+    """Left out, as one side was missing."""
+
+
+def id_sets(pairs: Sequence[PairTable]) -> dict[tuple[str, str], list[PairTable]]:
+    """The pairs of each (task, ID set): the same networks, met by several OOD sets."""
+    found: dict[tuple[str, str], list[PairTable]] = {}
+    for pair in pairs:
+        found.setdefault((pair.task, pair.source), []).append(pair)
+    return found
+
+
+def mean_over_targets(pairs: Sequence[PairTable], metric: str) -> dict[str, float]:
+    """Each network's mean of a metric over the pairs of one ID set, where all of them have it."""
+    found: dict[str, list[float]] = {}
+    there = [pair for pair in pairs if metric in pair.metrics]
+    for pair in there:
+        for name, value in zip(pair.models, pair.column(metric).tolist(), strict=True):
+            found.setdefault(name, []).append(value)
+    means = {name: float(np.mean(v)) for name, v in found.items() if len(v) == len(there)}
+    return {name: value for name, value in means.items() if np.isfinite(value)}
+
+
+def matched_differences(
+    pairs: Sequence[PairTable],
+    metric: str,
+    column: str,
+    of: Sequence[str],
+    against: Sequence[str],
+    *,
+    match: Sequence[str] | None = None,
+    unit: str = "id-set",
+) -> Matched:
+    """metric(of) − metric(against) for networks alike in everything else.
+
+    Networks are alike if they have the same ID set and agree in the ``match`` columns (default: all
+    but ``column`` and those that follow from others); several alike ones are averaged. ``of`` and
+    ``against`` are values of ``column``, averaged first: wenzel2022 averages RandAugment and
+    AugMix, then compares with none. A metric measured on OOD data is averaged over an ID set's OOD
+    sets, so that no network counts twice. With ``unit`` id-set the differences of an ID set are
+    averaged: networks of one ID set are no independent evidence. (The smallest p-value that Fig. 5
+    prints, 8e-8, is what 36 ID sets of one mind give with the normal limit.)
+    """
+    if unit not in UNITS:
+        raise unknown("unit", unit, UNITS)
+    _check_values(pairs, column, (*of, *against))
+    if set(of) & set(against):
+        raise InputError(f"{column} {sorted(set(of) & set(against))[0]!r} is on both sides")
+    found: list[tuple[str, float]] = []
+    unmatched = 0
+    for (task, source), here in id_sets(pairs).items():
+        values = mean_over_targets(here, metric)
+        first = next((pair for pair in here if metric in pair.metrics), here[0])
+        cells = _cells(first, values, column, match)
+        for key, by_value in cells.items():
+            sides = [[by_value[v] for v in side if v in by_value] for side in (of, against)]
+            if [len(side) for side in sides] != [len(of), len(against)]:
+                unmatched += any(map(len, sides))
+                continue
+            left, right = (float(np.mean([np.mean(v) for v in side])) for side in sides)
+            name = f"{task}: {source}"
+            same = round(left - right, 12) + 0.0  # rounding must not break ties
+            found.append((name if unit == "id-set" else f"{name}: {', '.join(key)}", same))
+    names = list(dict.fromkeys(name for name, _ in found))
+    if unit == "id-set":
+        means = [float(np.mean([d for n, d in found if n == name])) for name in names]
+        differences = np.array(means, dtype=np.float64)
+    else:
+        names = [name for name, _ in found]
+        differences = np.array([d for _, d in found], dtype=np.float64)
+    return Matched(
+        metric=metric,
+        differences=differences,
+        units=tuple(names),
+        matched=len(found),
+        unmatched=unmatched,
+    )
+
+
+def _text(value: Value) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else value
+
+
+def _check_values(pairs: Sequence[PairTable], column: str, wanted: Iterable[str]) -> None:
+    columns = dict.fromkeys(name for pair in pairs for name in pair.info)
+    if column not in columns:
+        raise unknown("recipe column", column, columns)
+    known = {_text(v) for pair in pairs for v in pair.info.get(column, ())}
+    for value in wanted:
+        if value not in known:
+            raise unknown(f"value of {column}", value, sorted(known))
+
+
+def _cells(
+    pair: PairTable, values: dict[str, float], column: str, match: Sequence[str] | None
+) -> dict[tuple[str, ...], dict[str, list[float]]]:
+    """What the networks agree in → value of the column → their metric."""
+    if column not in pair.info:
+        return {}
+    for name in match or ():
+        if name not in pair.info:
+            raise unknown(f"recipe column of {pair.name}", name, pair.info)
+    skipped = (column, *DERIVED)
+    columns = [c for c in pair.info if c not in skipped] if match is None else list(match)
+    found: dict[tuple[str, ...], dict[str, list[float]]] = {}
+    for i, model in enumerate(pair.models):
+        if model in values:
+            key = tuple(_text(pair.info[c][i]) for c in columns)
+            side = found.setdefault(key, {}).setdefault(_text(pair.info[column][i]), [])
+            side.append(values[model])
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """One architecture's network on one ID set, chosen on ID data, and its errors."""
+
+    architecture: str
+    task: str
+    source: str
+    target: str
+    model: str
+    id_error: float
+    ood_error: float
+
+
+def choose_networks(
+    pairs: Sequence[PairTable], column: str = "architecture", select: str = "id:error"
+) -> tuple[list[Chosen], dict[str, int]]:
+    """For each ID set and architecture the network with the lowest ``select``, on every OOD set.
+
+    wenzel2022, Table S2: hyper-parameters are chosen on ID validation data, per ID set. Ties go to
+    the first network. Also how many pairs each architecture lacks for want of a value.
+    """
+    _check_values(pairs, column, ())
+    found: list[Chosen] = []
+    left_out: dict[str, int] = {}
+    for (task, source), here in id_sets(pairs).items():
+        scores = mean_over_targets(here, select)
+        by_kind: dict[str, list[str]] = {}
+        for pair in here:
+            for model, value in zip(pair.models, pair.info.get(column, ()), strict=False):
+                if value is not None and model not in by_kind.setdefault(_text(value), []):
+                    by_kind[_text(value)].append(model)
+        for kind, models in by_kind.items():
+            known = [model for model in models if model in scores]
+            best = min(known, key=lambda model: scores[model]) if known else ""
+            for pair in here:
+                errors = _errors(pair, best)
+                if errors is None:
+                    left_out[kind] = left_out.get(kind, 0) + 1
+                    continue
+                found.append(
+                    Chosen(
+                        architecture=kind,
+                        task=task,
+                        source=source,
+                        target=pair.target,
+                        model=best,
+                        id_error=errors[0],
+                        ood_error=errors[1],
+                    )
+                )
+    return found, left_out
+
+
+def _errors(pair: PairTable, model: str) -> tuple[float, float] | None:
+    if model not in pair.models:
+        return None
+    i = pair.models.index(model)
+    values = float(pair.column("id:error")[i]), float(pair.column("ood:error")[i])
+    return values if np.isfinite(values).all() else None
+
+
+def normalised_gap(better: float, worse: float) -> float:
+    """(a − b)/a of two mean accuracies: acc_full and acc_head, or acc_ID and acc_OOD (Eq. S2).
+
+    >>> normalised_gap(0.5, 0.25)
+    0.5
+    """
+    return (better - worse) / better if better > 0 else float("nan")

@@ -1,0 +1,124 @@
+"""Classifiers made of others: mixed ones on the chord, and ensembles that vote.
+
+A mixed classifier takes model A's prediction with probability α and B's otherwise (andreassen2021,
+Appendix D.1), so on any data its expected accuracy is α·a + (1−α)·b: the chord between A and B. The
+line of the baseline is curved in accuracies, so the chord leaves it, and a mixed classifier has
+some effective robustness for free; an intervention should have more.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shiftbed.analysis.baseline import Baseline
+from shiftbed.analysis.intervals import check_fractions
+from shiftbed.analysis.noise import image_covariance
+from shiftbed.analysis.robustness import Robustness, effective_robustness
+from shiftbed.errors import InputError
+
+__all__ = ["draw_mixed", "majority_vote", "mean_probability", "mixed", "robustness_of"]
+
+Floats = NDArray[np.float64]
+Classes = NDArray[np.integer[Any]]
+
+
+def mixed(a: ArrayLike, b: ArrayLike, alpha: ArrayLike) -> Floats:
+    """α·a + (1−α)·b for each α (last axis of the result): expected accuracy, or per example.
+
+    >>> mixed(0.8, 0.6, [0.0, 0.5, 1.0]).tolist()
+    [0.6, 0.7, 0.8]
+    """
+    share = check_fractions(alpha, "α")
+    first = np.asarray(a, dtype=np.float64)[..., None]
+    second = np.asarray(b, dtype=np.float64)[..., None]
+    return np.asarray(share * first + (1.0 - share) * second)
+
+
+def draw_mixed(a: Classes, b: Classes, alpha: float, seed: int = 0) -> Classes:
+    """One draw of a mixed classifier's predictions: A's with probability α, else B's."""
+    if a.shape != b.shape:
+        raise InputError(f"the two models answered {a.shape[-1]} and {b.shape[-1]} examples")
+    share = float(check_fractions([alpha], "α")[0])
+    return np.where(np.random.default_rng(seed).random(a.shape) < share, a, b)
+
+
+def majority_vote(classes: Classes, weights: Sequence[float] | None = None) -> Classes:
+    """(N,): the class most of the M models (M, N) answer, or with the largest total weight.
+
+    Of classes with as many votes the one answered by the earliest model wins: list the model to
+    trust most first.
+
+    >>> majority_vote(np.array([[3, 1, 2], [4, 1, 5], [4, 1, 0]])).tolist()
+    [4, 1, 2]
+    """
+    if classes.ndim != 2 or not len(classes):
+        raise InputError(f"a vote needs (models, examples), got shape {classes.shape}")
+    weight = np.ones(len(classes)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if weight.shape != (len(classes),) or not (weight >= 0).all() or not weight.any():
+        raise InputError("a vote needs one weight per model, none negative and one above 0")
+    best = np.full(classes.shape[1], -1.0)
+    winner: Classes = classes[0].copy()
+    for row in classes:
+        votes = np.zeros(classes.shape[1])
+        for other, w in zip(classes, weight, strict=True):
+            votes += w * (other == row)
+        better = votes > best * (1 + 1e-12) if weights is not None else votes > best
+        best[better], winner[better] = votes[better], row[better]
+    return winner
+
+
+def mean_probability(probabilities: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
+    """(N,): the class with the highest mean probability over the models, from (M, N, K).
+
+    Of equal ones the lowest class wins.
+
+    >>> mean_probability(np.array([[[0.6, 0.4]], [[0.1, 0.9]]])).tolist()
+    [1]
+    """
+    if probabilities.ndim != 3 or not probabilities.size:
+        raise InputError(
+            f"probabilities must be (models, examples, classes), have {probabilities.shape}"
+        )
+    return np.asarray(probabilities.mean(axis=0, dtype=np.float64).argmax(axis=1))
+
+
+def robustness_of(
+    baseline: Baseline,
+    right_id: NDArray[Any],
+    right_ood: NDArray[Any],
+    fitted_id: NDArray[np.bool_] | None = None,
+    fitted_ood: NDArray[np.bool_] | None = None,
+    *,
+    level: float = 0.95,
+) -> Robustness:
+    """ρ of P made classifiers against a baseline, from their results (P, N_id) and (P, N_ood).
+
+    Results are right (1) or wrong (0) per example, or the probability of being right. With the
+    results of all models the baseline was fitted on, in the order they were given to the fit, the
+    intervals are paired: a made classifier shares its parts' examples. Without, each accuracy is
+    taken as of n independent answers, which is conservative.
+    """
+    p = len(right_id)
+    if p != len(right_ood):
+        raise InputError(f"{p} classifiers on ID but {len(right_ood)} on OOD data")
+    if fitted_id is None or fitted_ood is None:
+        rows, covariance, position = (right_id, right_ood), None, None
+    else:
+        rows = (np.vstack([fitted_id, right_id]), np.vstack([fitted_ood, right_ood]))
+        covariance = image_covariance(list(rows), ["id", "ood"])
+        position = np.concatenate([np.arange(len(fitted_id)), np.full(p, -1)])
+    means = [np.asarray(side, dtype=np.float64).mean(axis=1) for side in rows]
+    found = effective_robustness(
+        baseline,
+        means[0],
+        means[1],
+        n_id=rows[0].shape[1],
+        n_ood=rows[1].shape[1],
+        position=position,
+        covariance=covariance,
+        level=level,
+    )
+    last = slice(len(means[0]) - p, None)
+    return Robustness(**{name: values[last] for name, values in found.columns().items()})

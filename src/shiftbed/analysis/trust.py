@@ -1,0 +1,279 @@
+"""Should the line through an (ID, OOD) scatter be trusted at all?
+
+Effective robustness is the distance from a line (taori2020, Section 2), and wenzel2022 (Section
+4.2) shows scatters that have none. Each check compares one property of the fit with a stated limit;
+the line is trusted if none fails. A check that cannot be made says why and does not fail.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import fdtrc
+
+from shiftbed.analysis.baseline import Baseline, fit_baseline
+from shiftbed.analysis.intervals import check_fractions, two_sided_p
+from shiftbed.errors import InputError
+from shiftbed.scales import LOGIT, Scale
+from shiftbed.scales import scale as scale_of
+
+__all__ = ["Check", "Limits", "Trust", "trust_line"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """From where on a property of a fit speaks against it."""
+
+    models: int = 10
+    """At least so many."""
+    on_boundary: float = 0.1
+    """At most this share of models at exactly 0 or 1, which the scale cannot place."""
+    r2: float = 0.7
+    """R² at least this."""
+    support: float = 0.05
+    """ID accuracies range over at least this."""
+    leverage: float = 0.5
+    """No model with a larger hat value."""
+    influence: float = 1.0
+    """No model with a larger Cook's distance."""
+    reliability: float = 0.8
+    """At least this share of the variance of S(x) is not image noise."""
+    p_value: float = 0.01
+    curvature: float = 0.02
+    """A square term that is significant at ``p_value`` adds less than this to R²."""
+    groups: float = 0.05
+    """Lines by group, significantly better at ``p_value``, add less than this to R²."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One property of a fit against its limit."""
+
+    name: str
+    value: float | None
+    limit: float
+    passed: bool | None
+    """None if the check cannot be made."""
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Whether a line should be trusted, and why not."""
+
+    trusted: bool
+    reasons: tuple[str, ...]
+    """What speaks against the line; empty if it is trusted."""
+    checks: tuple[Check, ...]
+    n: int
+    """Models fitted."""
+
+
+def trust_line(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    models: Sequence[str] | None = None,
+    groups: Sequence[str | float | None] | None = None,
+    sizes: tuple[int, int] | None = None,
+    scale: str | Scale = LOGIT,
+    pattern: str | None = None,
+    limits: Limits | None = None,
+) -> Trust:
+    """Check the line through ID accuracies x (n,) and OOD accuracies y (n,); NaN is missing.
+
+    ``groups`` (n,) are architectures or anything else that could have lines of its own;
+    ``sizes`` the images of the two test sets; ``pattern`` the scatter's, where only
+    ``increasing`` is a line to trust.
+
+    >>> x = np.linspace(0.5, 0.9, 40)
+    >>> trust_line(x, 0.8 * x + 0.01 * np.sin(40 * x)).trusted
+    True
+    >>> trust_line(x, (x - 0.4) ** 4 + 0.1).reasons[0][:44]
+    'curved: a square term explains a further 5.9'
+    """
+    limits = limits or Limits()
+    points = np.column_stack([check_fractions(x), check_fractions(y)])
+    there = np.asarray(np.isfinite(points).all(axis=1), dtype=bool)
+    names = list(models) if models is not None else [f"model {i}" for i in range(len(points))]
+    if len(names) != len(points) or (groups is not None and len(groups) != len(points)):
+        raise InputError(f"models and groups must have {len(points)} entries, one per accuracy")
+    chosen = scale_of(scale)
+    edge = there & (np.asarray((points <= 0) | (points >= 1)).any(axis=1) & (not chosen.bounded))
+    checks = [_pattern(pattern)] if pattern is not None else []
+    checks.append(_boundary(int(edge.sum()), int(there.sum()), chosen, limits))
+    n = int((there & ~edge).sum())
+    checks.append(_models(n, limits))
+    try:
+        line = fit_baseline(
+            points[there, 0],
+            points[there, 1],
+            models=[name for name, keep in zip(names, there, strict=True) if keep],
+            scale=chosen,
+            sizes=None if sizes is None else np.broadcast_to(sizes, (int(there.sum()), 2)),
+            on_boundary="drop",
+            bootstrap=0,
+        )
+    except InputError as error:
+        text = str(error).split(" for ")[0]
+        checks.append(Check(name="fit", value=None, limit=0.0, passed=False, text=text))
+    else:
+        kept = np.flatnonzero(there)[line.lines[0].fitted]
+        checks += _of_fit(line, limits)
+        checks.append(_noise(line, sizes, limits))
+        checks.append(_groups(line, None if groups is None else [groups[i] for i in kept], limits))
+    failed = tuple(check.text for check in checks if check.passed is False)
+    return Trust(trusted=not failed, reasons=failed, checks=tuple(checks), n=n)
+
+
+def _skipped(name: str, limit: float, text: str) -> Check:
+    return Check(name=name, value=None, limit=limit, passed=None, text=text)
+
+
+def _pattern(pattern: str) -> Check:
+    held = pattern == "increasing"
+    text = "the scatter is an increasing line" if held else f"the scatter is {pattern}, not a line"
+    return Check(name="pattern", value=None, limit=0.0, passed=held, text=text)
+
+
+def _models(n: int, limits: Limits) -> Check:
+    return Check(
+        name="models",
+        value=float(n),
+        limit=float(limits.models),
+        passed=n >= limits.models,
+        text=f"{n} models, at least {limits.models} are wanted",
+    )
+
+
+def _boundary(edge: int, n: int, scale: Scale, limits: Limits) -> Check:
+    share = edge / n if n else 0.0
+    return Check(
+        name="boundary",
+        value=share,
+        limit=limits.on_boundary,
+        passed=share <= limits.on_boundary,
+        text=f"{edge} of {n} models are at exactly 0 or 1 and have no {scale.name}",
+    )
+
+
+def _of_fit(line: Baseline, limits: Limits) -> list[Check]:
+    """R², range of x, leverage, influence, curvature."""
+    piece = line.lines[0]
+    reach = float(line.support[0, 1] - line.support[0, 0])
+    hat = np.einsum("ij,jk,ik->i", piece.design, piece.gram_inverse, piece.design)
+    variance = max(piece.sigma**2, 1e-30)
+    cook = piece.residuals**2 * hat / (2.0 * variance * np.maximum(1.0 - hat, 1e-12) ** 2)
+    far, strong = int(hat.argmax()), int(cook.argmax())
+    r2 = line.r2 if np.isfinite(line.r2) else None
+    return [
+        Check(
+            name="r2",
+            value=r2,
+            limit=limits.r2,
+            passed=r2 is not None and r2 >= limits.r2,
+            text="all OOD accuracies are the same" if r2 is None else f"R² is {r2:.2f}",
+        ),
+        Check(
+            name="support",
+            value=reach,
+            limit=limits.support,
+            passed=reach >= limits.support,
+            text=f"ID accuracies range over {100 * reach:.1f} points only",
+        ),
+        Check(
+            name="leverage",
+            value=float(hat[far]),
+            limit=limits.leverage,
+            passed=bool(hat[far] <= limits.leverage),
+            text=f"one model is far from all others on ID data: {line.models[far]}",
+        ),
+        Check(
+            name="influence",
+            value=float(cook[strong]),
+            limit=limits.influence,
+            passed=bool(cook[strong] <= limits.influence),
+            text=f"one model turns the line: {line.models[strong]}",
+        ),
+        _curvature(line, limits),
+    ]
+
+
+def _curvature(line: Baseline, limits: Limits) -> Check:
+    """Is a square term significant, and does it explain more than a little?"""
+    piece = line.lines[0]
+    y = piece.design @ piece.coefficients + piece.residuals
+    z = piece.design[:, 1] - piece.design[:, 1].mean()
+    gain, t, dof = _added(piece.design, z[:, None] ** 2, y)
+    if dof < 1:
+        return _skipped("curvature", limits.curvature, "too few models to test for curvature")
+    p = float(two_sided_p(np.sqrt(t), dof))
+    return Check(
+        name="curvature",
+        value=gain,
+        limit=limits.curvature,
+        passed=not (p < limits.p_value and gain >= limits.curvature),
+        text=f"curved: a square term explains a further {100 * gain:.1f} % (p = {p:.2g})",
+    )
+
+
+def _groups(line: Baseline, groups: Sequence[str | float | None] | None, limits: Limits) -> Check:
+    """Do groups of at least 5 models have lines of their own?"""
+    if groups is None:
+        return _skipped("groups", limits.groups, "no groups were given")
+    names = np.array(["" if g is None else str(g) for g in groups])
+    large = [g for g in np.unique(names) if g and (names == g).sum() >= 5]
+    if len(large) < 2:
+        return _skipped("groups", limits.groups, "fewer than two groups of 5 or more models")
+    piece = line.lines[0]
+    y = piece.design @ piece.coefficients + piece.residuals
+    dummies = np.column_stack([names == g for g in large[1:]]).astype(np.float64)
+    inside = np.isin(names, large)
+    extra = np.column_stack([dummies, dummies * piece.design[:, 1:2]])[inside]
+    gain, f, dof = _added(piece.design[inside], extra, y[inside])
+    if dof < 1:
+        return _skipped("groups", limits.groups, "too few models to test for groups")
+    p = float(fdtrc(extra.shape[1], dof, f))
+    return Check(
+        name="groups",
+        value=gain,
+        limit=limits.groups,
+        passed=not (p < limits.p_value and gain >= limits.groups),
+        text=f"{len(large)} groups lie on lines of their own, which explain a further "
+        f"{100 * gain:.1f} % (p = {p:.2g})",
+    )
+
+
+def _added(design: Floats, extra: Floats, y: Floats) -> tuple[float, float, int]:
+    """Gain in R² from further columns, their F statistic, and its residual degrees of freedom."""
+    both = np.column_stack([design, extra])
+    dof = len(y) - int(np.linalg.matrix_rank(both))
+    rest = [
+        float(((y - a @ np.linalg.lstsq(a, y, rcond=None)[0]) ** 2).sum()) for a in (design, both)
+    ]
+    total = float(((y - y.mean()) ** 2).sum())
+    if dof < 1 or total <= 0:
+        return 0.0, 0.0, min(dof, 0)
+    gained = max(rest[0] - rest[1], 0.0)
+    f = gained / extra.shape[1] / max(rest[1] / dof, 1e-30)
+    return gained / total, f, dof
+
+
+def _noise(line: Baseline, sizes: tuple[int, int] | None, limits: Limits) -> Check:
+    """Share of the variance of S(x) that is not image noise: noise flattens the slope."""
+    if sizes is None:
+        text = "test-set sizes are unknown: image noise is not checked"
+        return _skipped("reliability", limits.reliability, text)
+    piece = line.lines[0]
+    variance = float(np.var(piece.design[:, 1], ddof=1))
+    share = max(1.0 - float(piece.noise.mean()) / variance, 0.0)
+    return Check(
+        name="reliability",
+        value=share,
+        limit=limits.reliability,
+        passed=share >= limits.reliability,
+        text=f"{100 * (1 - share):.0f} % of the variance of ID accuracy is image noise",
+    )

@@ -1,0 +1,43 @@
+"""The catalogue of natural shifts: test sets, tasks of domains, class maps, shifts between them.
+
+Nothing here reads an image: ``shiftbed.evaluate.data.open_test_set("NAME@DIR")`` opens what the
+catalogue names.
+
+>>> find("imagenet-r").classes, find("pacs/sketch").images
+(200, 3929)
+>>> sum(one.task is not None for one in shifts())
+172
+"""
+
+from shiftbed.catalogue.lookup import (
+    count_of_pairs,
+    entries,
+    find,
+    find_task,
+    look_up,
+    names,
+    shift,
+    shifts,
+    tasks,
+)
+from shiftbed.catalogue.maps import common_classes, policy_of, through
+from shiftbed.catalogue.record import Domain, KnownShift, Task, TestSetEntry
+
+__all__ = [
+    "Domain",
+    "KnownShift",
+    "Task",
+    "TestSetEntry",
+    "common_classes",
+    "count_of_pairs",
+    "entries",
+    "find",
+    "find_task",
+    "look_up",
+    "names",
+    "policy_of",
+    "shift",
+    "shifts",
+    "tasks",
+    "through",
+]

@@ -1,0 +1,52 @@
+"""Finished tables to files: Parquet, CSV or JSON, whole or not at all."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shiftbed.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["TABLE_SUFFIXES", "check_table_path", "write_table"]
+
+TABLE_SUFFIXES = (".parquet", ".csv", ".json")
+
+
+def check_table_path(path: str | Path) -> str:
+    """The suffix of a table's file, refused if it is none of ``TABLE_SUFFIXES``.
+
+    >>> check_table_path("found.CSV")
+    '.csv'
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in TABLE_SUFFIXES:
+        raise InputError(
+            f"{path}: a table is written to {', '.join(TABLE_SUFFIXES)}, not {suffix!r}"
+        )
+    return suffix
+
+
+def write_table(frame: "pl.DataFrame", path: str | Path) -> None:
+    """Write a polars table to the kind of file its name ends in, atomically.
+
+    NaN becomes null in all three: an empty cell in CSV. JSON is a list of rows. Lists are refused
+    by CSV, which has no place for them.
+    """
+    import polars as pl
+    import polars.selectors as cs
+
+    from shiftbed.atomic import write_atomically
+
+    suffix = check_table_path(path)
+    plain = frame.with_columns(cs.float().fill_nan(None))
+    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    if suffix == ".csv" and nested:
+        raise InputError(f"{path}: column {nested[0]!r} holds lists; write .parquet or .json")
+    with write_atomically(path) as file:
+        if suffix == ".parquet":
+            plain.write_parquet(file, compression="zstd")
+        elif suffix == ".csv":
+            plain.with_columns(cs.by_dtype(pl.Null).cast(pl.String)).write_csv(file)
+        else:
+            file.write(plain.write_json().encode())

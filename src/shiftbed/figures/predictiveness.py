@@ -1,0 +1,207 @@
+"""Charts of finished tables of predictiveness and effects (wenzel2022, Figs. 3–5, S1, S10, S11)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+from shiftbed.figures.charts import Bars, Curve, Curves, Dots, Heatmap, Line, Panels
+
+__all__ = ["architecture_dots", "difficulty_panels", "effect_bars", "group_heatmap"]
+__all__ += ["head_bars", "matrix_heatmap", "score_bars", "transfer_bars"]
+
+Floats = NDArray[np.float64]
+
+
+def _numbers(frame: pl.DataFrame, column: str) -> Floats:
+    return frame[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+
+def score_bars(scores: pl.DataFrame, *, title: str, target: str, given: str, method: str) -> Bars:
+    """Each metric's correlation with the target, alone and adjusted, with intervals (Fig. 3)."""
+    names = {"": f"{method} r with {target}", "adjusted_": f"given {given}"}
+    means = {"": "r", "adjusted_": "adjusted"}
+    return Bars(
+        title=title,
+        categories=tuple(scores["metric"]),
+        series=tuple(names.values()),
+        values=np.stack([_numbers(scores, means[key]) for key in names]),
+        low=np.stack([_numbers(scores, f"{key}low") for key in names]),
+        high=np.stack([_numbers(scores, f"{key}high") for key in names]),
+        y_title="averaged correlation",
+        reading="High: networks good in the metric are good on OOD data. The second bar is what is "
+        f"left of that once {given} is known.",
+    )
+
+
+def matrix_heatmap(
+    metrics: Sequence[str], r: Floats, low: Floats, high: Floats, *, title: str
+) -> Heatmap:
+    """The averaged correlation matrix; marked where the interval leaves out 0 (Fig. S1)."""
+    with np.errstate(invalid="ignore"):
+        marked = (low > 0) | (high < 0)
+    return Heatmap(
+        title=title,
+        rows=tuple(metrics),
+        columns=tuple(metrics),
+        values=r,
+        value_title="averaged correlation",
+        low=-1.0,
+        high=1.0,
+        diverging=True,
+        marked=marked,
+        reading="Blank: no pair has it. Marked: the interval leaves out 0.",
+    )
+
+
+def group_heatmap(scores: pl.DataFrame, by: str, *, title: str) -> Heatmap:
+    """Scores by task or type of shift: a row per group, a column per metric (Figs. S2–S4)."""
+    groups = scores[by].unique(maintain_order=True).to_list()
+    metrics = scores["metric"].unique(maintain_order=True).to_list()
+    values = np.full((len(groups), len(metrics)), np.nan)
+    for row in scores.iter_rows(named=True):
+        if row["r"] is not None:
+            values[groups.index(row[by]), metrics.index(row["metric"])] = row["r"]
+    return Heatmap(
+        title=title,
+        rows=tuple(str(group) or "(none)" for group in groups),
+        columns=tuple(metrics),
+        values=values,
+        row_title=by,
+        value_title="averaged correlation",
+        low=-1.0,
+        high=1.0,
+        diverging=True,
+        reading="A row that differs from the others: what predicts there is another metric.",
+    )
+
+
+def transfer_bars(transfer: pl.DataFrame, *, title: str) -> Bars:
+    """Each metric's correlation with itself on OOD data, by where it is measured (Fig. 4)."""
+    metrics = transfer["metric"].unique(maintain_order=True).to_list()
+    places = transfer["from"].unique(maintain_order=True).to_list()
+
+    def grid(column: str) -> Floats:
+        return _numbers(transfer, column).reshape(len(metrics), len(places)).T
+
+    return Bars(
+        title=title,
+        categories=tuple(metrics),
+        series=tuple(f"{place} → OOD" for place in places),
+        values=grid("r"),
+        low=grid("low"),
+        high=grid("high"),
+        y_title="averaged correlation",
+        reading="How well a metric measured there tells the same metric on OOD data.",
+    )
+
+
+def effect_bars(effects: pl.DataFrame, *, title: str, alternative: str, fdr: float = 0.05) -> Bars:
+    """Median differences of each metric with their intervals (Fig. 5)."""
+    q = _numbers(effects, "q_value")
+    names = [
+        f"{name} *" if np.isfinite(one) and one <= fdr else str(name)
+        for name, one in zip(effects["metric"], q, strict=True)
+    ]
+    return Bars(
+        title=title,
+        categories=tuple(names),
+        series=("median difference",),
+        values=_numbers(effects, "median")[None],
+        low=_numbers(effects, "low")[None],
+        high=_numbers(effects, "high")[None],
+        y_title="difference",
+        reading=f"Below 0 is better. *: {alternative}, false discovery rate {fdr:g}.",
+    )
+
+
+def head_bars(table: pl.DataFrame, *, title: str) -> Bars:
+    """Normalised gaps between full and head-only fine-tuning, by task (Fig. S7)."""
+    tasks = table["task"].unique(maintain_order=True).to_list()
+    places = table["where"].unique(maintain_order=True).to_list()
+
+    def grid(column: str) -> Floats:
+        return _numbers(table, column).reshape(len(tasks), len(places)).T
+
+    return Bars(
+        title=title,
+        categories=tuple(tasks),
+        series=tuple(f"{place.upper()} data" for place in places),
+        values=grid("gap"),
+        low=grid("low"),
+        high=grid("high"),
+        y_title="normalised gap",
+        reading="Above 0: the first is the more accurate.",
+    )
+
+
+def architecture_dots(table: pl.DataFrame, *, title: str) -> Dots:
+    """ID and OOD error of each architecture over all tasks, ± one standard error (Table 2)."""
+    every = table.filter(pl.col("task") == "all")
+    if not len(every):
+        raise InputError("the table has no row over all tasks to draw")
+    x, y = _numbers(every, "id_error"), _numbers(every, "ood_error")
+    dx = np.nan_to_num(_numbers(every, "id_error_se"))
+    dy = np.nan_to_num(_numbers(every, "ood_error_se"))
+    names = tuple(every["architecture"])
+    return Dots(
+        title=title,
+        x_title="ID error",
+        y_title="OOD error",
+        names=names,
+        x=x,
+        y=y,
+        x_low=x - dx,
+        x_high=x + dx,
+        y_low=y - dy,
+        y_high=y + dy,
+        lines=(Line(name="OOD = ID", slope=1.0),),
+        labelled=names,
+        reading="Bars are one standard error; none where there is one pair.",
+    )
+
+
+def difficulty_panels(hard: pl.DataFrame, points: pl.DataFrame, *, title: str) -> Panels:
+    """Normalised gaps by task, and predictiveness over them (Figs. S10 and S11)."""
+    order = hard.sort("gap", nulls_last=True)
+    bars = Bars(
+        title="Normalised gap",
+        categories=tuple(order["task"]),
+        series=("(ID − OOD)/ID accuracy",),
+        values=_numbers(order, "gap")[None],
+        low=_numbers(order, "low")[None],
+        high=_numbers(order, "high")[None],
+        y_title="gap",
+    )
+    curves = []
+    for (metric,), part in points.group_by("metric", maintain_order=True):
+        there = part.drop_nulls(["gap", "r"]).sort("gap")
+        if len(there):
+            curves.append(
+                Curve(
+                    name=str(metric),
+                    x=_numbers(there, "gap"),
+                    y=_numbers(there, "r"),
+                    low=_numbers(there, "low"),
+                    high=_numbers(there, "high"),
+                )
+            )
+    found: tuple[Bars | Curves, ...] = (bars,)
+    if curves:
+        found += (
+            Curves(
+                title="Predictiveness",
+                x_title="normalised gap of the task",
+                y_title="correlation with the target",
+                curves=tuple(curves),
+            ),
+        )
+    return Panels(
+        title=title,
+        panels=found,
+        columns=2,
+        reading="Left: the larger, the harder the task. Right: a trend would mean that what "
+        "predicts OOD error depends on how hard the task is.",
+    )

@@ -1,0 +1,216 @@
+// What every view uses: the data, making elements, formatting numbers, and the state, which is kept
+// in the address after '#' so that a link to the page is a link to what it shows.
+// Text from data only ever becomes text: nothing here or elsewhere parses HTML.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const MODELS = DATA.models.name;
+const COUNT = MODELS.length;
+
+/** An element with attributes, listeners (onclick, …) and children; strings become text. */
+function make(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else node.setAttribute(name, value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** Put children into an element in place of what it holds. */
+function fill(node, ...children) {
+  node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+// --- numbers as text ------------------------------------------------------------------------------
+
+const minus = (text) => text.replace("-", "−");
+const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
+const percent = (value, digits = 2) => (known(value) ? `${minus((100 * value).toFixed(digits))} %` : "–");
+const points = (value, digits = 2) =>
+  known(value) ? `${value < 0 ? "−" : "+"}${Math.abs(100 * value).toFixed(digits)}` : "–";
+const number = (value, digits = 4) => (known(value) ? minus(value.toFixed(digits)) : "–");
+const short = (value) => (known(value) ? minus(String(Number(value.toPrecision(4)))) : "–");
+
+// --- state ----------------------------------------------------------------------------------------
+
+const DEFAULTS = {
+  view: "findings",
+  shift: "",
+  x: "",
+  y: "",
+  scale: "logit",
+  colour: "kind",
+  fit: "baseline",
+  bars: "",
+  band: "yes",
+  search: "",
+  pins: "",
+  filter: "",
+  table: "",
+};
+let state = { ...DEFAULTS };
+const views = new Map(); // id → {title, show(host)}
+const listeners = new Set();
+
+function readState() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const next = { ...DEFAULTS };
+  for (const [name, value] of given) next[name] = value;
+  return next;
+}
+
+function address(next) {
+  const kept = Object.entries(next).filter(([name, value]) => value !== (DEFAULTS[name] ?? ""));
+  return `#${new URLSearchParams(kept)}`;
+}
+
+/** Change some of the state and show it; with `quiet` only the address changes. */
+function update(changes, { quiet = false } = {}) {
+  state = { ...state, ...changes };
+  history.replaceState(null, "", address(state));
+  if (!quiet) for (const listener of listeners) listener(changes);
+}
+
+/** Lists in the state: names of models, filters. JSON, as names may hold any character. */
+function listOf(name) {
+  try {
+    const value = JSON.parse(state[name] || "[]");
+    return Array.isArray(value) ? value : [];
+  } catch {
+    return [];
+  }
+}
+
+const pinned = () => new Set(listOf("pins"));
+
+function togglePin(name) {
+  const pins = pinned();
+  if (!pins.delete(name)) pins.add(name);
+  update({ pins: pins.size ? JSON.stringify([...pins]) : "" });
+}
+
+// --- which models are shown -----------------------------------------------------------------------
+
+/** Filters are {column: [values]}: a model is shown if it has one of the values in every column. */
+function filters() {
+  try {
+    const value = JSON.parse(state.filter || "{}");
+    return value && typeof value === "object" && !Array.isArray(value) ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+const asText = (value) => (value === null || value === undefined ? "–" : String(value));
+const column = (name) => DATA.models.columns[name];
+
+function shownModels() {
+  const wanted = Object.entries(filters()).filter(([name]) => column(name));
+  const rows = [];
+  for (let i = 0; i < COUNT; i++) {
+    if (wanted.every(([name, values]) => values.includes(asText(column(name)[i])))) rows.push(i);
+  }
+  return rows;
+}
+
+/** Models whose name has all the words of the search. */
+function matches(name) {
+  const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const low = name.toLowerCase();
+  return words.length > 0 && words.every((word) => low.includes(word));
+}
+
+// --- settings and shifts --------------------------------------------------------------------------
+
+const settingAt = new Map(DATA.settings.map((name, i) => [name, i]));
+const accuracy = (setting, model) => DATA.value[setting][model];
+function size(setting, model) {
+  const n = DATA.n[setting];
+  return Array.isArray(n) ? n[model] : n;
+}
+/** Settings whose values are no accuracies (a norm, a distance) have a linear axis of their own. */
+const isMetric = (setting) => DATA.settings[setting] in DATA.metrics;
+const valueText = (setting, model) =>
+  isMetric(setting) ? short(accuracy(setting, model)) : percent(accuracy(setting, model));
+const shiftNamed = (name) => DATA.shifts.find((shift) => shift.name === name);
+const isFitted = (model) => DATA.models.in_fit_set[model];
+
+// --- small widgets --------------------------------------------------------------------------------
+
+let widgets = 0;
+
+/** A labelled choice; `options` are [value, text] or texts. */
+function choice(label, options, value, onchange, attributes = {}) {
+  const id = `w${++widgets}`;
+  const select = make("select", { id, ...attributes, onchange: (e) => onchange(e.target.value) });
+  for (const option of options) {
+    const [v, t] = Array.isArray(option) ? option : [option, option];
+    select.append(make("option", { value: v, selected: v === value }, t));
+  }
+  return make("span", { class: "field" }, make("label", { for: id }, label), select);
+}
+
+function tick(label, checked, onchange, attributes = {}) {
+  const id = `w${++widgets}`;
+  const box = make("input", { type: "checkbox", id, ...attributes, onchange: (e) => onchange(e.target.checked) });
+  box.checked = checked;
+  return make("span", { class: "field" }, box, make("label", { for: id }, label));
+}
+
+// --- tables and their download --------------------------------------------------------------------
+
+/** RFC 4180, with a leading apostrophe where a spreadsheet would run a cell as a formula. */
+function csv(header, rows) {
+  const cell = (value) => {
+    if (value === null || value === undefined || (typeof value === "number" && !Number.isFinite(value))) return "";
+    let text = String(value);
+    if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [header, ...rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+
+function download(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  const link = make("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+const MOST_ROWS = 2000;
+
+/** The numbers of a chart as a table below it, folded, with a button that saves them as CSV. */
+function tableView(name, header, rows, digits = 4) {
+  const show = (value) => (typeof value === "number" ? (Number.isInteger(value) ? String(value) : short(value)) : asText(value));
+  const body = make("tbody");
+  const details = make(
+    "details",
+    { class: "table", open: state.table === name },
+    make("summary", {}, `Table (${rows.length} rows)`),
+    make("button", { type: "button", class: "csv", onclick: () => download(`${name}.csv`, csv(header, rows)) }, "Download CSV"),
+    make(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${name}` },
+      make("table", {}, make("thead", {}, make("tr", {}, header.map((h) => make("th", { scope: "col" }, h)))), body),
+    ),
+    rows.length > MOST_ROWS ? make("p", { class: "small" }, `The first ${MOST_ROWS} rows; the CSV has all.`) : null,
+  );
+  const build = () => {
+    if (body.childElementCount || !details.open) return;
+    for (const row of rows.slice(0, MOST_ROWS)) {
+      body.append(make("tr", {}, row.map((v) => make("td", { class: typeof v === "number" ? "number" : null }, show(v)))));
+    }
+  };
+  details.addEventListener("toggle", () => {
+    build();
+    update({ table: details.open ? name : "" }, { quiet: true });
+  });
+  build();
+  return details;
+}

@@ -1,0 +1,149 @@
+// The page: its first view (what was found, in words), the list of views, and showing the chosen one.
+
+function findingsView(host) {
+  fill(
+    host,
+    DATA.findings.map((f) => make("p", { class: f.level }, f.text)),
+    make("h2", {}, "Lines"),
+    linesTable(),
+    DATA.out_of_line.length ? [make("h2", {}, "Models out of line"), outOfLine()] : null,
+    DATA.missing.length
+      ? [
+          make("h2", {}, "Not in this report"),
+          make("ul", { class: "small" }, DATA.missing.map((m) => make("li", {}, `${m.title}: ${m.reason}.`))),
+        ]
+      : null,
+    make("h2", {}, "Sources and citations"),
+    DATA.sources.map((s) =>
+      make(
+        "p",
+        { class: "small" },
+        make("strong", {}, s.title || s.name),
+        ` · ${s.models} models, ${s.settings} settings. ${[s.source, s.licence].filter(Boolean).join(", ")} ${s.citation}`,
+      ),
+    ),
+    make("p", { class: "small" }, DATA.provenance),
+  );
+}
+
+function linesTable() {
+  const open = (shift) => make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name }) }, shift.name);
+  const rows = DATA.shifts.filter((s) => s.line);
+  const header = ["Shift", "Kind", "ID", "OOD", "n", "Slope", "R²", "MAE (points)", "Pattern", "Trust"];
+  return make(
+    "div",
+    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Lines" },
+    make(
+      "table",
+      {},
+      make("thead", {}, make("tr", {}, header.map((h) => make("th", { scope: "col" }, h)))),
+      make(
+        "tbody",
+        {},
+        rows.map((s) =>
+          make(
+            "tr",
+            {},
+            make("td", {}, s.source.length === 1 ? open(s) : s.name),
+            make("td", {}, s.kind),
+            make("td", {}, s.source.map((i) => DATA.settings[i]).join(" + ")),
+            make("td", {}, DATA.settings[s.target]),
+            make("td", { class: "number" }, String(s.line.n)),
+            make("td", { class: "number" }, s.line.slopes.map((v) => number(v)).join(" / ")),
+            make("td", { class: "number" }, number(s.line.r2)),
+            make("td", { class: "number" }, number(100 * s.line.mae, 2)),
+            make("td", {}, s.pattern ?? ""),
+            make("td", {}, s.reason ? `no: ${s.reason}` : "yes"),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function outOfLine() {
+  const header = ["model", "kind", "shift", "ID", "OOD", "rho", "low", "high", "q"];
+  const rows = DATA.out_of_line;
+  const shown = rows.slice(0, 25);
+  return make(
+    "div",
+    {},
+    make(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Models out of line" },
+      make(
+        "table",
+        {},
+        make("thead", {}, make("tr", {}, ["Model", "Kind", "Shift", "ID", "OOD", "ρ (points)", "95 % interval", "q"].map((h) => make("th", { scope: "col" }, h)))),
+        make(
+          "tbody",
+          {},
+          shown.map((r) =>
+            make(
+              "tr",
+              {},
+              make("td", {}, make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: r[2], pins: JSON.stringify([r[0]]) }) }, r[0])),
+              make("td", {}, r[1]),
+              make("td", {}, r[2]),
+              make("td", { class: "number" }, percent(r[3])),
+              make("td", { class: "number" }, percent(r[4])),
+              make("td", { class: "number" }, points(r[5])),
+              make("td", { class: "number" }, known(r[6]) ? `${points(r[6])} … ${points(r[7])}` : "–"),
+              make("td", { class: "number" }, r[8] < 1e-4 ? "<0.0001" : number(r[8])),
+            ),
+          ),
+        ),
+      ),
+    ),
+    tableView("out-of-line", header, rows),
+  );
+}
+
+views.set("findings", { title: "What was found", show: findingsView });
+
+// --- showing --------------------------------------------------------------------------------------
+
+const ORDER = ["findings", "scatter", "plane", "grid", "relative", "synthetic", "multiples"];
+
+function listedViews() {
+  const first = ORDER.filter((id) => views.has(id) && (views.get(id).possible?.() ?? true));
+  const rest = [...views.keys()].filter((id) => !ORDER.includes(id));
+  return [...first, ...rest];
+}
+
+function navigation() {
+  const link = (id) =>
+    make(
+      "a",
+      { href: address({ ...state, view: id, table: "" }), "aria-current": state.view === id ? "page" : null, "data-view": id },
+      views.get(id).title,
+    );
+  fill(document.getElementById("views"), listedViews().map((id) => make("li", {}, link(id))));
+}
+
+function render() {
+  const id = listedViews().includes(state.view) ? state.view : "findings";
+  const keep = document.activeElement?.getAttribute?.("data-name");
+  navigation();
+  const host = document.getElementById("view");
+  const title = id === "findings" ? null : make("h2", {}, views.get(id).title);
+  const body = make("div", { class: `view view-${id.replace(/[^\w-]/g, "-")}` });
+  fill(host, title, body);
+  views.get(id).show(body);
+  if (keep) host.querySelector(`[data-name="${CSS.escape(keep)}"]`)?.focus();
+  document.body.dataset.ready = id;
+}
+
+listeners.add(() => render());
+window.addEventListener("hashchange", () => {
+  state = readState();
+  render();
+});
+
+for (const chart of DATA.charts) {
+  views.set(chart.id, { title: chart.title, show: (host) => chartView(host, chart) });
+}
+state = readState();
+render();
+window.shiftbed = Object.freeze({ fitLine, clopperPearson, normalCdf, normalQuantile, studentQuantile, SCALES });
+document.documentElement.dataset.interactive = String(Math.round(performance.now()));

@@ -1,0 +1,64 @@
+// Small scatters of all (ID, OOD) pairs, a column per ID setting, the pattern named on each
+// (wenzel2022, Figure S9).
+
+function multiplesView(host) {
+  const tasks = [...new Set(DATA.shifts.map((s) => s.task ?? s.kind))];
+  const task = tasks.includes(state.task) ? state.task : tasks[0];
+  const shifts = DATA.shifts.filter((s) => s.source.length === 1 && (s.task ?? s.kind) === task);
+  const sources = [...new Set(shifts.map((s) => s.source[0]))];
+  fill(
+    host,
+    make(
+      "div",
+      { class: "controls" },
+      choice("Shifts", tasks, task, (v) => update({ task: v }), { "data-name": "task" }),
+      choice("Scale", ["logit", "probit", "linear"], state.scale, (v) => update({ scale: v }), { "data-name": "scale" }),
+    ),
+    filterControls(),
+  );
+  const rows = shownModels();
+  const grid = make("div", { class: "multiples" });
+  host.append(grid);
+  const table = [];
+  for (const source of sources) {
+    const columnBox = make("div", { class: "multiple-column" }, make("h3", {}, `ID: ${DATA.settings[source]}`));
+    grid.append(columnBox);
+    for (const shift of shifts.filter((s) => s.source[0] === source)) {
+      const mine = rows.filter((i) => known(accuracy(source, i)) && known(accuracy(shift.target, i)));
+      const fit = fitShift(shift.source, shift.target, state.scale, fitRows(mine), shift.knee ?? null);
+      table.push([shift.name, DATA.settings[source], DATA.settings[shift.target], shift.pattern ?? null, mine.length, fit.n, fit.lines[0]?.r2 ?? null]);
+      const box = make(
+        "div",
+        { class: "multiple" },
+        make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name }) }, shift.name),
+        make("span", { class: "small" }, ` ${shift.pattern ?? ""}${fit.lines[0] ? ` R² ${number(fit.lines[0].r2, 2)}` : ""} n = ${mine.length}`),
+      );
+      columnBox.append(box);
+      miniature(box, shift, mine, fit);
+    }
+  }
+  host.append(tableView("multiples", ["shift", "ID", "OOD", "pattern", "models", "fitted", "r2"], table));
+}
+
+function miniature(host, shift, rows, fit) {
+  const xs = rows.map((i) => accuracy(shift.source[0], i));
+  const ys = rows.map((i) => accuracy(shift.target, i));
+  const styles = looks([...new Set(rows.map((i) => asText(column("kind")?.[i])))].sort());
+  new Plot(host, `${shift.name}: ${rows.length} models`, 170, () => {
+    const xAxis = axisFor(xs, shift.source[0], "");
+    const yAxis = axisFor(ys, shift.target, "");
+    return {
+      small: true,
+      x: xAxis,
+      y: yAxis,
+      points: { x: positions(xs, shift.source[0], xAxis), y: positions(ys, shift.target, yAxis), look: rows.map((i) => styles.get(asText(column("kind")?.[i]))), size: rows.map(() => 2) },
+      under: (c, p) => {
+        stroke(c, p, [p.x.low, p.x.high], [p.x.low, p.x.high], ink("muted"), { dash: [4, 3], width: 1 });
+        if (!fit.reason) drawLines(c, p, fit, shift.source[0]);
+      },
+      hover: (k) => [MODELS[rows[k]], `ID ${percent(xs[k])}, OOD ${percent(ys[k])}`],
+    };
+  });
+}
+
+views.set("multiples", { title: "All shifts", show: multiplesView, possible: () => DATA.shifts.some((s) => s.source.length === 1) });

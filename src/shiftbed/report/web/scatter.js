@@ -1,0 +1,317 @@
+// Accuracy under shift over ordinary accuracy: any two settings, any scale, the line through the
+// baseline models that are shown, fitted here and now (taori2020, Figure 2).
+
+const LINE = "#D55E00";
+const barsOf = new Map(); // "setting level" → [low, high] of every model
+
+function intervals(setting, level) {
+  const key = `${setting} ${level}`;
+  if (!barsOf.has(key)) {
+    const both = MODELS.map((_, i) => clopperPearson(accuracy(setting, i), size(setting, i), level));
+    barsOf.set(key, both);
+  }
+  return barsOf.get(key);
+}
+
+/** The shift on show, and whether it is exactly one of the testbed's. */
+function chosenShift() {
+  const named = shiftNamed(state.shift) ?? DATA.shifts.find((s) => s.source.length === 1);
+  const x = settingAt.get(state.x) ?? named?.source[0] ?? 0;
+  const y = settingAt.get(state.y) ?? named?.target ?? Math.min(1, DATA.settings.length - 1);
+  const exact = DATA.shifts.find((s) => s.source.length === 1 && s.source[0] === x && s.target === y);
+  return { x, y, shift: exact ?? null };
+}
+
+/** The models a fit goes through: baseline models that pass the filter, or all that do. */
+function fitRows(rows) {
+  return state.fit === "shown" ? rows : rows.filter(isFitted);
+}
+
+const scaleOf = (setting) => (isMetric(setting) ? "linear" : state.scale);
+const axisTitle = (setting) => `${DATA.settings[setting]} (${isMetric(setting) ? DATA.metrics[DATA.settings[setting]] : `${state.scale} scale`})`;
+
+/** Positions for an axis around values, with room at both ends and at 0 and 1. */
+function axisFor(values, setting, title = DATA.settings[setting]) {
+  const scale = scaleOf(setting);
+  const { forward } = SCALES[scale];
+  const z = values.filter(known).map(forward).filter(Number.isFinite);
+  let low = Math.min(...z);
+  let high = Math.max(...z);
+  if (!z.length) [low, high] = [forward(0.05), forward(0.95)];
+  if (high - low < 1e-9) [low, high] = [low - 0.1, high + 0.1];
+  const room = 0.06 * (high - low);
+  return {
+    low: low - room,
+    high: high + room,
+    title,
+    ticks: (a, b, most) =>
+      isMetric(setting)
+        ? niceTicks(a, b, most).map((t) => [t, short(t)])
+        : scaleTicks(scale, a, b, most).map((t) => [forward(t), `${short(100 * t)}%`]),
+  };
+}
+
+/** Where a value is drawn: on the edge if the scale has no place for it. */
+function positions(values, setting, axis) {
+  const { forward } = SCALES[scaleOf(setting)];
+  return values.map((v) => (known(v) ? Math.min(axis.high, Math.max(axis.low, forward(v))) : NaN));
+}
+
+function scatterView(host) {
+  const { x, y, shift } = chosenShift();
+  const rows = shownModels().filter((i) => known(accuracy(x, i)) && known(accuracy(y, i)));
+  const fit = fitShift([x], y, state.scale, fitRows(rows), shift?.knee ?? null);
+  const groupOf = (i) => asText(column(state.colour)?.[i]);
+  const groups = [...new Set(rows.map(groupOf))].sort();
+  const styles = looks(groups);
+  const xs = rows.map((i) => accuracy(x, i));
+  const ys = rows.map((i) => accuracy(y, i));
+  fill(host, scatterControls(x, y, shift), filterControls(), searchControls(rows));
+  const note = make("p", { class: "equation", id: "equation", "aria-live": "polite" });
+  host.append(note, legend(groups, styles, state.colour === "kind" ? KIND_NAMES : {}));
+  const label = `${DATA.settings[y]} accuracy over ${DATA.settings[x]} accuracy, ${rows.length} models`;
+  const plot = new Plot(host, label, 560, () => {
+    const xAxis = axisFor(xs, x, axisTitle(x));
+    const yAxis = axisFor(ys, y, axisTitle(y));
+    const pins = pinned();
+    const searching = state.search.trim() !== "";
+    const hit = rows.map((i) => matches(MODELS[i]));
+    const special = rows.map((i, k) => pins.has(MODELS[i]) || hit[k] || DATA.models.own[i]);
+    const at = positions(xs, x, xAxis);
+    const up = positions(ys, y, yAxis);
+    return {
+      x: xAxis,
+      y: yAxis,
+      zoomable: true,
+      points: {
+        x: at,
+        y: up,
+        look: rows.map((i) => styles.get(groupOf(i))),
+        open: rows.map((i) => !fit.models?.has(i)),
+        size: special.map((s) => (s ? 6 : rows.length > 3000 ? 2.2 : 3.5)),
+        faint: rows.map((_, k) => searching && !special[k]),
+        order: rows.map((_, k) => k).sort((a, b) => special[a] - special[b]),
+      },
+      under: (c, p) => {
+        if (!isMetric(x) && !isMetric(y)) stroke(c, p, [p.x.low, p.x.high], [p.x.low, p.x.high], ink("muted"), { dash: [6, 4], width: 1 });
+        if (state.bars) drawBars(c, p, rows, at, up, x, y, styles, groupOf);
+        if (!fit.reason) drawLines(c, p, fit, x);
+      },
+      labels: (c, p) => nameThem(c, p, rows, special.map((s, k) => s && (!searching || hit[k] || pins.has(MODELS[rows[k]]))), at, up),
+      hover: (k) => describe(rows[k], x, y, shift, fit),
+      pick: (k) => togglePin(MODELS[rows[k]]),
+    };
+  });
+  plot.canvas.id = "scatter";
+  fill(note, equation(fit, shift));
+  figures(note, fit.lines, fit);
+  host.append(make("p", { class: "small" }, reading(rows, fit)));
+  host.append(scatterTable(rows, x, y, fit));
+}
+
+function equation(fit, shift) {
+  if (fit.reason) return `No line: ${fit.reason}.`;
+  const lines = fit.lines.map((l) => {
+    const range = Number.isFinite(l.low) ? ` above ${percent(l.low)}` : Number.isFinite(l.high) ? ` below ${percent(l.high)}` : "";
+    return `S(y) = ${number(l.weights[0])}·S(x) ${l.intercept < 0 ? "−" : "+"} ${number(Math.abs(l.intercept))}${range}, R² ${number(l.r2)}`;
+  });
+  const trusted = shift && shift.reason ? ` Not to be trusted: ${shift.reason}.` : "";
+  return `${lines.join("; ")}; n = ${fit.n}, MAE ${number(100 * fit.mae, 3)} points.${trusted}`;
+}
+
+/** The numbers of a fit in full, for whoever reads the page by program. */
+function figures(node, lines, fit) {
+  const all = { n: fit.n, mae: fit.mae, slope: lines.map((l) => l.weights), intercept: lines.map((l) => l.intercept), r2: lines.map((l) => l.r2) };
+  for (const [name, value] of Object.entries(all)) node.dataset[name] = JSON.stringify(value ?? null);
+}
+
+function reading(rows, fit) {
+  const open = rows.filter((i) => !fit.models?.has(i)).length;
+  return (
+    `Dashed: y = x. Filled models are in the fit (${fit.n}), open ones are not (${open}). ` +
+    "The band is the line's 95 % confidence band (Student t over models). Bars are 95 % Clopper–Pearson intervals. " +
+    "Point at a model for all that is known of it, click or press Enter to pin it; drag to zoom, double-click to zoom out."
+  );
+}
+
+function drawLines(c, plot, fit, x) {
+  for (const line of fit.lines) {
+    const { forward } = SCALES[scaleOf(x)];
+    const low = Math.max(plot.x.low, Number.isFinite(line.low) ? forward(line.low) : -Infinity);
+    const high = Math.min(plot.x.high, Number.isFinite(line.high) ? forward(line.high) : Infinity);
+    const xs = Array.from({ length: 81 }, (_, i) => low + ((high - low) * i) / 80);
+    const ys = xs.map((z) => line.predictZ([z]));
+    if (state.band === "yes") {
+      const half = xs.map((z) => line.half([z], 0.95));
+      shade(c, plot, xs, ys.map((v, i) => v - half[i]), ys.map((v, i) => v + half[i]), LINE);
+    }
+    const inside = xs.map((z) => z >= line.support[0][0] && z <= line.support[0][1]);
+    stroke(c, plot, xs, ys, LINE, { dash: [2, 4], width: 1.2 });
+    stroke(c, plot, xs, ys.map((v, i) => (inside[i] ? v : NaN)), LINE, { width: 2 });
+  }
+}
+
+function drawBars(c, plot, rows, at, up, x, y, styles, groupOf) {
+  const [across, along] = [SCALES[scaleOf(x)].forward, SCALES[scaleOf(y)].forward];
+  const none = MODELS.map(() => [NaN, NaN]);
+  const [wide, high] = [x, y].map((setting) => (isMetric(setting) ? none : intervals(setting, 0.95)));
+  c.lineWidth = 0.8;
+  c.globalAlpha = 0.5;
+  rows.forEach((i, k) => {
+    c.strokeStyle = styles.get(groupOf(i))[0];
+    c.beginPath();
+    const [a, b] = wide[i].map(across);
+    const [d, e] = high[i].map(along);
+    c.moveTo(Math.max(plot.left, plot.px(a)), plot.py(up[k]));
+    c.lineTo(Math.min(plot.left + plot.wide, plot.px(b)), plot.py(up[k]));
+    c.moveTo(plot.px(at[k]), Math.min(plot.top + plot.high, plot.py(d)));
+    c.lineTo(plot.px(at[k]), Math.max(plot.top, plot.py(e)));
+    c.stroke();
+  });
+  c.globalAlpha = 1;
+}
+
+/** Names beside pinned, found and own models; where there are too many, the first twelve. */
+function nameThem(c, plot, rows, wanted, at, up) {
+  c.font = FONT;
+  c.textBaseline = "middle";
+  const taken = [];
+  let left = 12;
+  rows.forEach((i, k) => {
+    if (!wanted[k] || left <= 0) return;
+    const x = plot.px(at[k]);
+    const y = plot.py(up[k]);
+    if (!(x >= plot.left && x <= plot.left + plot.wide && y >= plot.top && y <= plot.top + plot.high)) return;
+    const text = fitText(c, MODELS[i], 220);
+    const width = c.measureText(text).width;
+    const side = x + 10 + width < plot.left + plot.wide ? 1 : -1;
+    let ty = y;
+    while (taken.some(([a, b]) => Math.abs(a - x) < width && Math.abs(b - ty) < 14)) ty += 14;
+    taken.push([x, ty]);
+    c.textAlign = side > 0 ? "left" : "right";
+    c.strokeStyle = ink("paper");
+    c.lineWidth = 3;
+    c.strokeText(text, x + 10 * side, ty);
+    c.fillStyle = ink("ink");
+    c.fillText(text, x + 10 * side, ty);
+    left--;
+  });
+}
+
+/** All that is known of a model, one line each. */
+function describe(i, x, y, shift, fit) {
+  const lines = [MODELS[i]];
+  for (const [name, values] of Object.entries(DATA.models.columns)) {
+    if (values[i] !== null && values[i] !== undefined) lines.push(`${name}: ${asText(values[i])}`);
+  }
+  if (DATA.models.parent[i] >= 0) lines.push(`derived from: ${MODELS[DATA.models.parent[i]]}`);
+  for (const setting of [x, y]) {
+    const [low, high] = isMetric(setting) ? [NaN, NaN] : clopperPearson(accuracy(setting, i), size(setting, i), 0.95);
+    const around = known(low) ? ` [${percent(low)}, ${percent(high)}], n = ${size(setting, i)}` : "";
+    lines.push(`${DATA.settings[setting]}: ${valueText(setting, i)}${around}`);
+  }
+  const rho = effective(fit, [x], y, i);
+  if (known(rho) && !isMetric(y)) lines.push(`ρ on this fit: ${points(rho)} points${fit.models.has(i) ? " (fitted)" : ""}`);
+  const stored = shift?.robustness;
+  if (stored && known(stored.effective[i])) {
+    const around = known(stored.low[i]) ? `, 95 % interval ${points(stored.low[i])} … ${points(stored.high[i])}` : "";
+    lines.push(`ρ as published: ${points(stored.effective[i])} points${around}; q = ${short(stored.q_value[i])}`);
+  }
+  return lines;
+}
+
+function scatterTable(rows, x, y, fit) {
+  const header = ["model", state.colour, DATA.settings[x], DATA.settings[y], "predicted", "rho", "fitted"];
+  const body = rows.map((i) => {
+    const rho = effective(fit, [x], y, i);
+    return [MODELS[i], asText(column(state.colour)?.[i]), accuracy(x, i), accuracy(y, i), known(rho) ? accuracy(y, i) - rho : null, known(rho) ? rho : null, fit.models?.has(i) ? "yes" : "no"];
+  });
+  return tableView("scatter", header, body);
+}
+
+function scatterControls(x, y, shift) {
+  const settings = DATA.settings.map((name) => [name, name]);
+  const shifts = DATA.shifts.filter((s) => s.source.length === 1).map((s) => [s.name, s.name]);
+  const full = shift && shift.full_source !== null && shift.full_source !== undefined;
+  return make(
+    "div",
+    { class: "controls" },
+    shifts.length ? choice("Shift", [["", "(any)"], ...shifts], shift?.name ?? "", (v) => update({ shift: v, x: "", y: "" }), { "data-name": "shift" }) : null,
+    choice("x", settings, DATA.settings[x], (v) => update({ x: v, y: DATA.settings[y] }), { "data-name": "x" }),
+    choice("y", settings, DATA.settings[y], (v) => update({ y: v, x: DATA.settings[x] }), { "data-name": "y" }),
+    full
+      ? make("button", { type: "button", onclick: () => update({ x: DATA.settings[shift.full_source], y: DATA.settings[y] }) }, "Whole ID set as x")
+      : null,
+    choice("Scale", ["logit", "probit", "linear"], state.scale, (v) => update({ scale: v }), { "data-name": "scale" }),
+    choice("Fit", [["baseline", "baseline models shown"], ["shown", "all models shown"]], state.fit, (v) => update({ fit: v }), { "data-name": "fit" }),
+    choice("Colour", Object.keys(DATA.models.columns), state.colour, (v) => update({ colour: v }), { "data-name": "colour" }),
+    tick("Error bars", state.bars !== "", (on) => update({ bars: on ? "yes" : "" }), { "data-name": "bars" }),
+    tick("Band", state.band === "yes", (on) => update({ band: on ? "yes" : "no" }), { "data-name": "band" }),
+  );
+}
+
+const MOST_VALUES = 60;
+
+/** One list of ticks per column with few values. */
+function filterControls() {
+  const now = filters();
+  const lists = Object.entries(DATA.models.columns)
+    .map(([name, values]) => [name, [...new Set(values.map(asText))].sort()])
+    .filter(([, values]) => values.length > 1 && values.length <= MOST_VALUES);
+  const boxes = lists.map(([name, values]) => {
+    const on = now[name] ? new Set(now[name]) : new Set(values);
+    const change = (value, checked) => {
+      const next = new Set(on);
+      next[checked ? "add" : "delete"](value);
+      const kept = { ...now, [name]: values.filter((v) => next.has(v)) };
+      if (next.size === values.length) delete kept[name];
+      update({ filter: Object.keys(kept).length ? JSON.stringify(kept) : "" });
+    };
+    return make(
+      "fieldset",
+      { "data-filter": name },
+      make("legend", {}, name),
+      values.map((v) => tick(name === "kind" ? KIND_NAMES[v] ?? v : v, on.has(v), (checked) => change(v, checked), { value: v })),
+    );
+  });
+  const count = shownModels().length;
+  return make(
+    "details",
+    { class: "filters", open: state.filter !== "" },
+    make("summary", {}, `Filter models (${count} of ${COUNT} shown)`),
+    boxes,
+    state.filter ? make("button", { type: "button", onclick: () => update({ filter: "" }) }, "Show all") : null,
+  );
+}
+
+function searchControls(rows) {
+  const id = `w${++widgets}`;
+  const results = make("ul", { class: "found", "aria-label": "Models found" });
+  const show = () => {
+    const found = rows.filter((i) => matches(MODELS[i])).slice(0, 12);
+    const pins = pinned();
+    const names = [...new Set([...found.map((i) => MODELS[i]), ...pins])];
+    fill(
+      results,
+      names.map((name) =>
+        make("li", {}, make("button", { type: "button", "aria-pressed": String(pins.has(name)), onclick: () => togglePin(name) }, `${pins.has(name) ? "★" : "☆"} ${name}`)),
+      ),
+    );
+  };
+  const input = make("input", {
+    type: "search",
+    id,
+    "data-name": "search",
+    placeholder: "part of a model's name",
+    oninput: (e) => {
+      update({ search: e.target.value }, { quiet: true });
+      show();
+      drawn.forEach((plot) => plot.draw());
+    },
+  });
+  input.value = state.search;
+  show();
+  return make("div", { class: "search" }, make("label", { for: id }, "Search and pin"), input, results);
+}
+
+views.set("scatter", { title: "Scatter", show: scatterView });

@@ -1,0 +1,237 @@
+"""Class twins: what models would answer under another label policy, from what is stored.
+
+The twin of ``val`` for ImageNet-A is ``val``'s images of 200 classes with the logits sliced to
+these (taori2020; shi2023 calls for the intersection of classes on the ID side too). No model runs
+again; ``deciding`` says how far the stored logits or best classes go. Images that they do not
+decide are counted.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.labels import LabelPolicy
+from shiftbed.labels.steps import check_width
+from shiftbed.store.deciding import (
+    UNDECIDED,
+    UNREADABLE,
+    computed_from,
+    decide,
+    from_logits,
+    kept_parts,
+)
+from shiftbed.store.parts import part_from_logits, part_from_top
+from shiftbed.store.store import PredictionStore, StoredTestSet
+
+__all__ = ["Twin", "make_twin", "twin_name", "twin_test_set"]
+
+_SAME = ("info", "spec", "preprocessing", "model_details", "identity", "seed", "backend")
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    """One model's twin cell."""
+
+    model: str
+    setting: str
+    label_policy: str
+    n: int
+    """Readable examples."""
+    right: int = 0
+    undecided: int = 0
+    unreadable: int = 0
+    computed_from: str = ""
+    written: bool = False
+    note: str = ""
+
+
+def make_twin(
+    store: PredictionStore,
+    setting: str,
+    policy: LabelPolicy,
+    *,
+    name: str | None = None,
+    models: Iterable[str] | None = None,
+) -> list[Twin]:
+    """Write the twin of a setting into the store, for all its models or some of them.
+
+    Images whose label has no target are left out. A cell with undecided images is written too,
+    but is not complete, so that no accuracy is computed from the rest alone. The test set is
+    written first and each cell's record last; the same call again leaves the same files.
+    """
+    source = store.test_set(setting)
+    test_set, rows = twin_test_set(source, policy, name)
+    complete = [
+        r["model"]
+        for r in store.cells()
+        if r["setting"] == setting and r.get("status") == "complete"
+    ]
+    wanted = complete if models is None else list(models)
+    for model in wanted:
+        if model not in complete:
+            raise unknown(f"model on {setting!r} in the store", model, complete)
+    _add_test_set(store, test_set)
+    return [_make_cell(store, model, source, test_set, rows, policy) for model in wanted]
+
+
+def twin_test_set(
+    source: StoredTestSet, policy: LabelPolicy, name: str | None = None
+) -> tuple[StoredTestSet, Integers]:
+    """The images that have a label under the policy, and their rows in the source."""
+    if policy.steps and source.classes is not None:
+        check_width(source.classes, policy.steps[0])
+    labels, sets = policy.relabel(source.labels), None
+    rows = np.flatnonzero(labels >= 0)
+    if source.label_sets is not None:
+        every = policy.relabel_sets(source.label_sets)
+        rows = np.flatnonzero([bool(one) for one in every])
+        sets = tuple(every[row] for row in rows)
+    if not len(rows):
+        raise InputError(f"no image of {source.setting!r} has a label under: {policy.describe()}")
+    named = name or twin_name(source.setting, policy)
+    if named == source.setting:
+        raise InputError(f"a twin needs another name than {source.setting!r}")
+    whole = source.label_policy.startswith("all ") or not source.label_policy
+    described = policy.describe() if whole else f"{source.label_policy}; {policy.describe()}"
+    identity = f"{source.fingerprint}\n{replace(policy, classes=None).to_json()}"
+    groups = source.groups
+    return (
+        StoredTestSet(
+            setting=named,
+            examples=tuple(source.examples[row] for row in rows),
+            labels=labels[rows] if sets is None else np.full(len(rows), -1),
+            fingerprint=f"twin:{hashlib.sha256(identity.encode()).hexdigest()}",
+            label_policy=described,
+            classes=policy.width,
+            label_sets=sets,
+            groups=None if groups is None else tuple(groups[row] for row in rows),
+            details={"twin_of": source.setting, "policy": policy.to_json()},
+        ),
+        rows,
+    )
+
+
+def twin_name(setting: str, policy: LabelPolicy) -> str:
+    """TESTSET@SUBSET[+PERTURBATION].
+
+    >>> from shiftbed.labels import subset
+    >>> twin_name("val+gaussian_noise:3", subset([1, 2]))
+    'val@classes-1-2+gaussian_noise:3'
+    """
+    head, plus, tail = setting.partition("+")
+    return f"{head}{'.' if '@' in head else '@'}{policy.key}{plus}{tail}"
+
+
+def _add_test_set(store: PredictionStore, test_set: StoredTestSet) -> None:
+    """Add it, or find the same examples and labels there already."""
+    if test_set.setting in store.settings():
+        there = store.test_set(test_set.setting)
+        same = there.examples == test_set.examples and there.label_sets == test_set.label_sets
+        if same and np.array_equal(there.labels, test_set.labels):
+            return
+    store.add_test_set(test_set)
+
+
+def _make_cell(
+    store: PredictionStore,
+    model: str,
+    source: StoredTestSet,
+    test_set: StoredTestSet,
+    rows: Integers,
+    policy: LabelPolicy,
+) -> Twin:
+    about = Twin(
+        model=model, setting=test_set.setting, label_policy=test_set.label_policy, n=len(rows)
+    )
+    old = store.cell(model, test_set.setting)
+    if old is not None and "twin_of" not in old:
+        return replace(about, note="was evaluated itself; left as it is")
+    try:
+        frame, predicted, kind = _twin_frame(store, model, source, test_set, rows, policy)
+    except InputError as error:
+        return replace(about, note=f"not computable: {error}")
+    undecided = int((predicted == UNDECIDED).sum())
+    unreadable = int((predicted == UNREADABLE).sum())
+    why = (
+        f"{undecided:,} of {len(rows):,} examples are not decided by the {kind} kept; keep logits, "
+        "or evaluate this setting itself"
+    )
+    done = replace(
+        about,
+        n=len(rows) - unreadable,
+        right=_right(test_set, predicted),
+        undecided=undecided,
+        unreadable=unreadable,
+        computed_from=kind,
+        written=True,
+        note=why if undecided else "",
+    )
+    if any(part != (0, len(rows)) for part in store.parts(model, test_set.setting)):
+        store.remove(model, test_set.setting)
+    store.write_part(model, test_set.setting, 0, frame)
+    record = store.cell(model, source.setting) or {}
+    store.write_cell(model, test_set.setting, _provenance(record, test_set, done))
+    return done
+
+
+def _twin_frame(
+    store: PredictionStore,
+    model: str,
+    source: StoredTestSet,
+    test_set: StoredTestSet,
+    rows: Integers,
+    policy: LabelPolicy,
+) -> tuple[pl.DataFrame, Integers, str]:
+    """The twin's predictions as a part, its answers, and what they come from."""
+    frames: list[pl.DataFrame] = []
+    answers: list[Integers] = []
+    kind, at, first = "", 0, 0
+    for frame in kept_parts(store, model, source.setting, policy):
+        inside = rows[(rows >= at) & (rows < at + len(frame))] - at
+        at, kind = at + len(frame), computed_from(frame)
+        some = frame if len(inside) == len(frame) else frame[inside]
+        labels = test_set.labels[first : first + len(some)]
+        first += len(some)
+        if kind != "logits":
+            answers.append(decide(some, policy))
+            frames.append(part_from_top(np.maximum(answers[-1], 0), answers[-1] >= 0))
+            continue
+        predicted, scores = from_logits(some, policy)
+        answers.append(predicted)
+        if len(some):
+            frames.append(part_from_logits(scores, labels, readable=predicted >= 0))
+    if at != len(source):
+        raise InputError(f"{model!r} on {source.setting!r} has {at} of {len(source)} predictions")
+    return pl.concat(frames, how="vertical_relaxed"), np.concatenate(answers), kind
+
+
+def _right(test_set: StoredTestSet, predicted: Integers) -> int:
+    if test_set.label_sets is None:
+        return int((predicted == test_set.labels).sum())
+    pairs = zip(predicted.tolist(), test_set.label_sets, strict=True)
+    return sum(one in own for one, own in pairs)
+
+
+def _provenance(source: dict[str, Any], test_set: StoredTestSet, twin: Twin) -> dict[str, Any]:
+    details = dict(test_set.details or {})
+    record: dict[str, Any] = {key: source[key] for key in _SAME if key in source}
+    record |= {
+        "status": "undecided" if twin.undecided else "complete",
+        "twin_of": details["twin_of"],
+        "policy": details["policy"],
+        "computed_from": twin.computed_from,
+        "undecided": twin.undecided,
+        "label_policy": test_set.label_policy,
+        "fingerprint": test_set.fingerprint,
+        "n": len(test_set),
+        "versions": dict(source.get("versions") or {}) | {"shiftbed": version("shiftbed")},
+    }
+    return record | ({"error": twin.note} if twin.undecided else {})
