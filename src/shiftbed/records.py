@@ -42,6 +42,8 @@ class Shift:
     full_knee: float | None = None
     """The same on the whole ID set."""
     title: str = field(default="", compare=False)
+    task: str = ""
+    """The task whose domains it is between (wenzel2022); shifts of one task share their labels."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -60,6 +62,7 @@ class Shift:
             target=self.target,
             knee=self.full_knee,
             title=self.title,
+            task=self.task,
         )
 
 

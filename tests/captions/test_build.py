@@ -174,6 +174,7 @@ def test_an_adversarial_file(tmp_path):
         "test_examples": "50",
     }
     assert (report.test_examples, report.kept_classes) == (50, 1)
+    assert (tmp_path / "out" / "kept.txt").read_text() == "0\n"
 
 
 @given(st.binary(max_size=400))

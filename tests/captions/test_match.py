@@ -35,10 +35,10 @@ def test_the_same_as_a_loop_of_regular_expressions(groups, texts):
 
 def test_the_same_on_a_thousand_classes():
     classes, words = world()
-    texts = captions(300, classes, words, 5)
+    texts = captions(120, classes, words, 5)
     expected = with_expressions(expressions(classes), texts)
     assert (make_matcher(classes)(pl.Series(texts)) == expected).all()
-    assert (expected >= 0).sum() > 50
+    assert (expected >= 0).sum() > 20
     assert (expected == AMBIGUOUS).sum() > 0
 
 

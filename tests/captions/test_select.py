@@ -6,13 +6,16 @@ from hypothesis import strategies as st
 from shiftbed.captions.select import ranks, select
 from shiftbed.errors import InputError
 
+SPREAD = (1 << 64) // 41
 ROWS = st.lists(st.tuples(st.integers(0, 40), st.integers(-2, 3).filter(lambda c: c != -1)))
 
 
 def of(rows, **options):
-    rank = np.array([r for r, _ in rows], dtype=np.uint64)
+    """Ranks are spread over all 64 bits, and the rows over two pieces."""
+    rank = np.array([r * SPREAD for r, _ in rows], dtype=np.uint64)
     code = np.array([c for _, c in rows], dtype=np.int32)
-    return select(rank, code, 4, **options)
+    half = len(rows) // 2
+    return select([(rank[:half], code[:half]), (rank[half:], code[half:])], 4, **options)
 
 
 @given(ROWS, st.integers(1, 4), st.integers(0, 4), st.randoms())
@@ -26,7 +29,9 @@ def test_threshold_balance_and_order(rows, per_class, more, shuffle):
     assert found.matches.tolist() == [len(one) for one in of_class]
     assert found.kept.tolist() == [len(one) >= per_class + more for one in of_class]
     drawn = {(r, k) for k in range(4) if found.kept[k] for r in of_class[k][:per_class]}
-    assert set(zip(found.ranks.tolist(), found.labels.tolist(), strict=True)) == drawn
+    ranked = [rank // SPREAD for rank in found.ranks.tolist()]
+    assert set(zip(ranked, found.labels.tolist(), strict=True)) == drawn
+    assert ranked == sorted(ranked)
     assert found.duplicates == len(rows) - len(images)
     assert found.conflicts == sum(len(one) > 1 for one in images.values())
     counts = np.bincount(found.labels, minlength=4)

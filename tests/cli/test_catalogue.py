@@ -144,7 +144,7 @@ MODEL = """
 import numpy as np
 
 def fooled(pixels):
-    '''ImageNet's 1,000 classes: red and green spell the label; blue says class 501 looks likelier.'''
+    '''1,000 classes: red and green spell the label; blue says class 501 looks likelier.'''
     mean = np.rint(pixels.mean(axis=(2, 3)) * 255).astype(int)
     label = (mean[:, 0] + 256 * mean[:, 1]) % 1000
     logits = np.zeros((len(pixels), 1000), dtype=np.float32)
@@ -196,7 +196,9 @@ EVAL = (
 
 def test_the_imagenet_a_pitfall(pitfall, imagenet):
     """The same predictions: all classes, 200 classes, and a folder that numbers them itself."""
-    subset = json.loads(shiftbed(pitfall, *EVAL, "imagenet-a@a", "--json"))["settings"][0]
+    told = json.loads(shiftbed(pitfall, *EVAL, "imagenet-a@a", "--json"))
+    (subset,) = told["settings"]
+    assert "40 images, published are 7,500" in told["notes"]["imagenet-a"]
     assert subset["setting"] == "imagenet-a"
     assert subset["value"] == 1.0
     policy = "subset of 200 of 1000 classes, logits sliced before argmax"
@@ -217,6 +219,50 @@ def test_the_imagenet_a_pitfall(pitfall, imagenet):
     assert (by_subset > by_all)[both].all()
     (row,) = [r for r in imagenet.shifts if r.name == "imagenet-a"]
     assert (row.knee, row.full_knee) == (0.9186, 0.7613)  # ResNet-50 by either policy
+
+
+def test_superclasses_and_sets_of_labels_are_judged(pitfall):
+    """A model that always says turtle (index 33), and next to it analog clock (409)."""
+    (pitfall / "turtle.py").write_text(
+        "import numpy as np\n\ndef always(pixels):\n"
+        "    logits = np.zeros((len(pixels), 1000), dtype=np.float32)\n"
+        "    logits[:, [33, 409]] = 5, 4\n    return logits\n"
+    )
+    trees.vid(pitfall / "vid")
+    trees.objectnet(pitfall / "objectnet")
+    trees.real(pitfall / "real")
+    out = shiftbed(
+        pitfall,
+        *("eval", "python:turtle:always", "--store", "kept", "--preprocessing", "size=[8, 8]"),
+        *("imagenet-vid-robust@vid", "objectnet@objectnet", "imagenet-real@real", "--json"),
+    )
+    found = {row["setting"]: row for row in json.loads(out)["settings"]}
+    video = found["imagenet-vid-robust"]
+    assert (video["value"], video["n"]) == (0.5, 2)  # the turtle's anchor, not the bird's and dog's
+    assert video["label_policy"].startswith("288 of 1000 classes mapped to 30 by max of logits")
+    objects = found["objectnet"]
+    assert (objects["value"], objects["n"]) == (pytest.approx(2 / 6), 6)  # the clocks
+    assert objects["label_policy"] == "125 of 1000 classes mapped to 113 by max of logits"
+    real = found["imagenet-real"]
+    assert (real["value"], real["n"]) == (0.0, 10)  # 4 of the 14 images have no label
+    assert "images without labels left out" in real["label_policy"]
+
+
+def test_cifar_through_imagenets_classes(pitfall):
+    trees.cifar(pitfall / "cifar")
+    (pitfall / "plane.py").write_text(
+        "import numpy as np\n\ndef always(pixels):\n"
+        "    logits = np.zeros((len(pixels), 1000), dtype=np.float32)\n"
+        "    logits[:, 404] = 9\n    return logits\n"  # airliner
+    )
+    out = shiftbed(
+        pitfall,
+        *("eval", "python:plane:always", "--store", "kept", "--preprocessing", "size=[8, 8]"),
+        *("cifar-10@cifar", "--through", "imagenet", "--how", "mean", "--json"),
+    )
+    (row,) = json.loads(out)["settings"]
+    assert row["value"] == pytest.approx(2 / 20)
+    assert row["label_policy"] == "142 of 1000 classes mapped to 10 by mean of softmax"
 
 
 def test_a_run_with_the_catalogues_shift(pitfall):

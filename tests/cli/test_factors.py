@@ -271,7 +271,8 @@ class TestPatterns:
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """30 models whose answers on sketches are worse than on photographs, by the same amount."""
     rng = np.random.default_rng(2)
-    found = PredictionStore(tmp_path_factory.mktemp("predictions") / "store")
+    path = tmp_path_factory.mktemp("predictions") / "store"
+    found = PredictionStore(path)
     for harder, setting in enumerate(("photo", "photo+fog:3", "sketch")):
         labels = rng.integers(0, 4, 300)
         examples = tuple(map(str, range(300)))
@@ -285,7 +286,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             found.write_cell(f"m{m}", setting, {"status": "complete", "info": {}})
     shift = {"name": "sketch", "kind": "natural-dataset", "source": ["photo"], "target": "sketch"}
     found.write_about({"name": "mine", "shifts": [shift]})
-    return tmp_path_factory.getbasetemp() / found.files.root
+    return path
 
 
 def test_a_store_will_do(shiftbed: Callable, store: Path) -> None:

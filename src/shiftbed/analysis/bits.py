@@ -137,6 +137,13 @@ def _narrow(classes: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
     return np.ascontiguousarray(classes)
 
 
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
 def _upper(
     count: Callable[[NDArray[Any], int], NDArray[np.uint32]],
     rows: NDArray[Any],
@@ -157,7 +164,7 @@ def _upper(
         start, stop, at = tile
         return count(rows[:stop, at : at + block], start)
 
-    workers = min(len(tiles), threads or len(os.sched_getaffinity(0)))
+    workers = min(len(tiles), threads or _cores())
     if workers <= 1:
         for tile in tiles:
             out[: tile[1] - 1, tile[0] : tile[1]] += work(tile)

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.extraction import (
     Extraction,
-    correlation,
     eigenvalues,
     leading,
     minimum_residual,
@@ -72,17 +71,8 @@ def resampled_loadings(
     to give and is left out. Principal axis and minimum residual share their solutions; the
     quicker one does the resamples of both.
     """
-    (n, p), count = values.shape, int(units.max()) + 1
-    rng = np.random.default_rng([seed, n, p, max(draws, 0)])
-    members = [np.flatnonzero(units == unit) for unit in range(count)] if count < n else []
-    standard = (values - values.mean(axis=0)) / values.std(axis=0)
-    matrices = []
-    for _ in range(draws):
-        drawn = rng.integers(0, count, count)
-        sample = standard[np.concatenate([members[u] for u in drawn]) if members else drawn]
-        if (np.ptp(sample, axis=0) > 1e-12).all():
-            matrices.append(correlation(sample))
-    stack = np.array(matrices).reshape(-1, p, p)
+    p = values.shape[1]
+    stack = _resampled_correlations(values, units, draws, seed)
     k = loadings.shape[1]
     if extraction != "components":
         psi, _, converged = minimum_residual(stack, k, found.uniqueness, tolerance=1e-6)
@@ -100,3 +90,33 @@ def resampled_loadings(
         loadings=np.array([match(one, loadings) for one in near]).reshape(-1, p, k),
         eigenvalues=eigenvalues(stack),
     )
+
+
+def _resampled_correlations(
+    values: Floats, units: NDArray[np.int64], draws: int, seed: int
+) -> Floats:
+    """(≤ draws, p, p): correlations of resamples, without those in which a column is constant.
+
+    How often each unit is drawn weighs the moments of its rows, so a matrix product does many
+    resamples.
+    """
+    (n, p), count = values.shape, int(units.max()) + 1
+    rng = np.random.default_rng([seed, n, p, max(draws, 0)])
+    standard = (values - values.mean(axis=0)) / values.std(axis=0)
+    squares = (standard[:, :, None] * standard[:, None, :]).reshape(n, p * p)
+    found = [np.empty((0, p, p))]
+    step = max(1, 4_000_000 // n)
+    for first in range(0, draws, step):
+        several = range(first, min(first + step, draws))
+        drawn = [np.bincount(rng.integers(0, count, count), minlength=count) for _ in several]
+        weights = np.array(drawn, dtype=np.float64)[:, units]
+        weights /= weights.sum(axis=1, keepdims=True)
+        mean = weights @ standard
+        covariance = (weights @ squares).reshape(-1, p, p) - mean[:, :, None] * mean[:, None, :]
+        variance = np.diagonal(covariance, axis1=1, axis2=2)
+        varied = (variance > 1e-12).all(axis=1)
+        length = np.sqrt(variance[varied])
+        matrices = covariance[varied] / (length[:, :, None] * length[:, None, :])
+        matrices[:, np.arange(p), np.arange(p)] = 1.0
+        found.append(np.clip(matrices, -1.0, 1.0))
+    return np.concatenate(found)

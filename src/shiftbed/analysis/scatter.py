@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
-from scipy.stats import rankdata
 
+from shiftbed.analysis.predictiveness import average_ranks
 from shiftbed.scales import Scale
 
 __all__ = ["Measures", "measure", "resampled"]
@@ -85,7 +85,7 @@ def _measures(
         noise = (drawn * (1.0 - drawn)).mean(axis=1) / np.asarray(sizes, np.float64)
         spread = np.sqrt(np.maximum(spread**2 - INTERDECILE**2 * noise, 0.0))
     room = np.median(drawn[:, :, 0], axis=1) - chance
-    rank = _correlation(rankdata(drawn[:, :, 0], axis=1), rankdata(drawn[:, :, 1], axis=1))
+    rank = _correlation(average_ranks(drawn[:, :, 0]), average_ranks(drawn[:, :, 1]))
     slope, half, lost = _slopes(points, rows, scale, level)
     with np.errstate(divide="ignore", invalid="ignore"):
         steepness = np.where(spread[:, 1] > 0, spread[:, 0] / spread[:, 1], np.inf)

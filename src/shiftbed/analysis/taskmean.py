@@ -57,47 +57,58 @@ def task_mean(
     (0.6, 3, 2)
     """
     check_level(level)
+    if bootstrap < 1:
+        raise InputError(f"an interval needs at least one resample, got {bootstrap}")
     if values.ndim != 2 or len(values) != len(tasks) or not len(values):
         raise InputError(f"values must be (pairs, quantities) of {len(tasks)} pairs")
-    rng = np.random.default_rng(seed)
-    width = values.shape[1]
     there = np.isfinite(values)
     filled = np.where(there, values, 0.0)
-    total, drawn = np.zeros(width), np.zeros((bootstrap, width))
-    count, spread = np.zeros(width, np.int64), np.zeros(width, np.int64)
-    variance, weight = np.zeros(width), np.zeros(width)
+    parts = []
     for task in dict.fromkeys(tasks):
-        rows = np.array([i for i, one in enumerate(tasks) if one == task])
+        rows = [i for i, one in enumerate(tasks) if one == task]
         names = [str(i) for i in rows] if units is None else [units[i] for i in rows]
-        sums, sizes = _by_unit(filled[rows], names), _by_unit(there[rows].astype(float), names)
-        known = sizes.sum(axis=0) > 0
-        with np.errstate(invalid="ignore"):
-            mean = np.where(known, sums.sum(axis=0) / sizes.sum(axis=0), 0.0)
-        total += mean
-        count += known
-        varied = (sizes > 0).sum(axis=0)
-        off = np.where(sizes > 0, sums - mean * sizes, 0.0)
-        spread += (varied > 1) & (np.abs(off).max(axis=0) > 1e-12)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            of_mean = (off**2).sum(axis=0) / sizes.sum(axis=0) ** 2 * varied / (varied - 1)
-            of_mean = np.where(varied > 1, of_mean, 0.0)
-            variance += of_mean
-            weight += np.where(varied > 1, of_mean**2 / (varied - 1), 0.0)
-        drawn += _deviations(sums, sizes, mean, varied, bootstrap, rng)
+        parts.append(_summed(filled[rows], there[rows].astype(np.float64), names))
+    count = np.sum([part.varied > 0 for part in parts], axis=0)
+    spread = np.sum([part.spread for part in parts], axis=0)
+    drawn = _drawn(parts, bootstrap, np.random.default_rng(seed))
+    tails = [(1 - level) / 2, (1 + level) / 2]
     with np.errstate(invalid="ignore"):
-        mean = total / count
-        tails = [(1 - level) / 2, (1 + level) / 2]
-        ends = np.quantile(drawn, tails, axis=0) if bootstrap else np.full((2, width), np.nan)
-        ends = ends * _student(variance**2 / weight, level)
-        ends = np.where(spread > 0, mean + ends / count, np.nan)
+        mean = np.sum([part.mean for part in parts], axis=0) / count
+        ends = np.quantile(drawn, tails, axis=0) * _student(parts, level) / count
+        low, high = np.where(spread > 0, mean + ends, np.nan)
     pairs = there.sum(axis=0).astype(np.int64)
-    return TaskMean(mean=mean, low=ends[0], high=ends[1], pairs=pairs, tasks=count, spread=spread)
+    return TaskMean(mean=mean, low=low, high=high, pairs=pairs, tasks=count, spread=spread)
 
 
-def _student(dof: Floats, level: float) -> Floats:
-    """Student's quantile over the normal one, 1 where the degrees of freedom are unknown."""
-    known = np.where(np.isfinite(dof), np.maximum(dof, 1.0), 1e9)
-    return np.asarray(stdtrit(known, 0.5 + level / 2) / ndtri(0.5 + level / 2))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Task:
+    """One task's units: what is drawn, its mean, and how it varies, for each quantity."""
+
+    sizes: Floats
+    """(units, quantities): pairs with a value."""
+    off: Floats
+    """(units, quantities): sums of the unit's values minus as many means."""
+    mean: Floats
+    """0 where the task has no value."""
+    varied: Integers
+    """Units with a value."""
+
+    @property
+    def spread(self) -> NDArray[np.bool_]:
+        return np.asarray((self.varied > 1) & (np.abs(self.off).max(axis=0) > 1e-12))
+
+    @property
+    def widening(self) -> Floats:
+        """√(u/(u − 1)), 0 for a single unit, which cannot be resampled."""
+        more = np.maximum(self.varied, 2)
+        return np.where(self.varied > 1, np.sqrt(more / (more - 1.0)), 0.0)
+
+
+def _summed(values: Floats, there: Floats, units: Sequence[str]) -> _Task:
+    sums, sizes = _by_unit(values, units), _by_unit(there, units)
+    mean = sums.sum(axis=0) / np.maximum(sizes.sum(axis=0), 1.0)
+    varied = (sizes > 0).sum(axis=0)
+    return _Task(sizes=sizes, off=sums - mean * sizes, mean=mean, varied=varied)
 
 
 def _by_unit(rows: Floats, units: Sequence[str]) -> Floats:
@@ -110,27 +121,39 @@ def _by_unit(rows: Floats, units: Sequence[str]) -> Floats:
     return found
 
 
-def _deviations(
-    sums: Floats,
-    sizes: Floats,
-    mean: Floats,
-    varied: Integers,
-    draws: int,
-    rng: np.random.Generator,
-) -> Floats:
-    """(draws, quantities): resampled task means minus the task mean, widened for few units.
+def _drawn(parts: Sequence[_Task], draws: int, rng: np.random.Generator) -> Floats:
+    """(draws, quantities): Σ over tasks of resampled means minus means, widened for few units.
 
     A draw without any value of a quantity deviates by nothing.
     """
-    units = len(sums)
-    if units < 2 or not draws:
-        return np.zeros((draws, sums.shape[1]))
-    weights = rng.multinomial(units, np.full(units, 1.0 / units), size=draws).astype(np.float64)
-    alike = (sizes == sizes[0, 0]).all()
-    if alike:  # every unit has every value: one scale for all
-        scale = np.sqrt(units / (units - 1.0)) / (units * max(sizes[0, 0], 1.0))
-        return np.asarray(weights @ ((sums - mean * sizes) * scale))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        drawn = weights @ (sums - mean * sizes) / (weights @ sizes)
-        widened = np.sqrt(varied / (varied - 1.0)) * drawn
-    return np.where((varied > 1) & np.isfinite(widened), widened, 0.0)
+    found = np.zeros((draws, len(parts[0].mean)))
+    weights, moved = [], []
+    for part in parts:
+        units = len(part.sizes)
+        if units < 2:
+            continue
+        drawn = rng.multinomial(units, np.full(units, 1.0 / units), size=draws).astype(np.float64)
+        if (
+            part.sizes == part.sizes[0, 0]
+        ).all():  # every unit has every value: left for one product
+            weights.append(drawn)
+            moved.append(part.off * part.widening / (units * max(part.sizes[0, 0], 1.0)))
+            continue
+        with np.errstate(invalid="ignore", divide="ignore"):
+            one = part.widening * (drawn @ part.off) / (drawn @ part.sizes)
+        found += np.where(np.isfinite(one), one, 0.0)
+    if weights:
+        found += np.hstack(weights) @ np.vstack(moved)
+    return found
+
+
+def _student(parts: Sequence[_Task], level: float) -> Floats:
+    """Student's quantile over the normal one, with Welch's degrees of freedom; 1 if unknown."""
+    variance, weight = np.zeros(len(parts[0].mean)), np.zeros(len(parts[0].mean))
+    for part in parts:
+        size = np.maximum(part.sizes.sum(axis=0), 1.0)
+        of_mean = (part.widening / size) ** 2 * (part.off**2).sum(axis=0)
+        variance += of_mean
+        weight += of_mean**2 / np.maximum(part.varied - 1, 1)
+    dof = np.divide(variance**2, weight, out=np.full(len(weight), 1e9), where=weight > 0)
+    return np.asarray(stdtrit(np.maximum(dof, 1.0), 0.5 + level / 2) / ndtri(0.5 + level / 2))

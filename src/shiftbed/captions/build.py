@@ -90,8 +90,8 @@ def make_test_set(
     id_column: str | None = None,
     hear: Heard = lambda stage, done, total: None,
 ) -> CaptionReport:
-    """Make a test set from captions; writes test.csv (or test.tar), holdout.csv, classes.csv and,
-    last, report.json into ``output``.
+    """Make a test set from captions; writes test.csv (and test.tar), holdout.csv, classes.csv,
+    kept.txt and, last, report.json into ``output``.
 
     A killed call continues with the first file it had not finished.
     """
@@ -103,8 +103,7 @@ def make_test_set(
     folder = Path(output)
     pieces = _first_pass(paths, matcher, asked, seed, folder / ".pieces", hear)
     drawn = select(
-        np.concatenate([one.rank for one in pieces]),
-        np.concatenate([one.code for one in pieces]),
+        ((one.rank, one.code) for one in pieces),
         len(known),
         min_matches=min_matches,
         per_class=per_class,
@@ -227,13 +226,13 @@ def _second_pass(
             if not inside.any():
                 continue
             some = frame.filter(pl.Series(inside))
-            held.append(
-                some.with_columns(
-                    pl.lit(number, dtype=pl.Int64).alias("source"),
-                    pl.Series("rank", rank[inside]),
-                    pl.Series("code", matcher(some["words"])),
-                )
-            )
+            some = some.with_columns(
+                pl.lit(number, dtype=pl.Int64).alias("source"),
+                pl.Series("rank", rank[inside]),
+                pl.Series("code", matcher(some["words"])),
+            ).drop("words", "identity")
+            # copied, for what is filtered would keep the text of the whole batch
+            held.append(pl.DataFrame(some.to_dict(as_series=False), schema=some.schema))
     return pl.concat(held) if held else pl.DataFrame()
 
 

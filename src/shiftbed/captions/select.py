@@ -4,7 +4,7 @@ Every image has a rank, a keyed hash of its identity; a class's test images are 
 smallest ranks. Which file or line a row is on plays no part.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -16,6 +16,9 @@ from shiftbed.errors import InputError
 __all__ = ["Selection", "check_sizes", "ranks", "select"]
 
 Ranks = NDArray[np.uint64]
+Codes = NDArray[np.int32]
+_STEPS = 64
+_SHIFT = np.uint64(58)
 
 
 def ranks(identities: Iterable[str], seed: int) -> Ranks:
@@ -38,7 +41,7 @@ class Selection:
 
     ranks: Ranks
     """(kept classes · per class,), ascending."""
-    labels: NDArray[np.int32]
+    labels: Codes
     """Their classes."""
     matches: NDArray[np.int64]
     """(classes,): images of which exactly this class matches."""
@@ -51,8 +54,7 @@ class Selection:
 
 
 def select(
-    rank: Ranks,
-    code: NDArray[np.int32],
+    pieces: Iterable[tuple[Ranks, Codes]],
     classes: int,
     *,
     min_matches: int = 100,
@@ -60,33 +62,68 @@ def select(
 ) -> Selection:
     """Draw ``per_class`` images of every class that has at least ``min_matches``.
 
-    ``rank`` and ``code`` (n,): the matched rows, with their class or a negative number for
-    several. shi2023, Appendix B.2: at least 100 labelled images, 50 of them held out.
+    ``pieces``: ranks and codes of matched rows, a code being their class or a negative number for
+    several. shi2023, Appendix B.2: at least 100 labelled images, 50 of them held out. Ranks are
+    gone through from small to large, a 64th of them at a time, to need little memory.
     """
     check_sizes(min_matches, per_class)
-    order = np.argsort(rank, kind="stable")
-    rank, code = rank[order], code[order]
-    first = np.flatnonzero(np.concatenate(([True], rank[1:] != rank[:-1]))) if len(rank) else order
-    if not len(rank):
-        low = high = np.zeros(0, dtype=np.int32)
-    else:
+    given = list(pieces)
+    matches = np.zeros(classes, dtype=np.int64)
+    drawn: list[Ranks] = []
+    labels: list[Codes] = []
+    rows = images = conflicts = 0
+    for step in range(_STEPS):
+        rank, code = _between(given, step)
+        if not len(rank):
+            continue
+        first = np.flatnonzero(np.concatenate(([True], rank[1:] != rank[:-1])))
         low, high = np.minimum.reduceat(code, first), np.maximum.reduceat(code, first)
-    sure = (low == high) & (low >= 0)
-    image, label = rank[first][sure], low[sure]
-    matches = np.bincount(label, minlength=classes).astype(np.int64)
+        sure = (low == high) & (low >= 0)
+        image, label = rank[first][sure], low[sure]
+        place = matches[label] + _earlier(label, classes)
+        drawn.append(image[place < per_class])
+        labels.append(label[place < per_class])
+        matches += np.bincount(label, minlength=classes)
+        rows, images = rows + len(rank), images + len(first)
+        conflicts += int((low != high).sum())
     kept = matches >= min_matches
-    by_class = np.argsort(label, kind="stable")  # ranks stay ascending within a class
-    starts = np.concatenate(([0], np.cumsum(matches)[:-1]))
-    place = np.arange(len(label)) - starts[label[by_class]]
-    drawn = np.sort(by_class[(place < per_class) & kept[label[by_class]]])
+    rank = np.concatenate([np.zeros(0, dtype=np.uint64), *drawn])
+    code = np.concatenate([np.zeros(0, dtype=np.int32), *labels])
     return Selection(
-        ranks=image[drawn],
-        labels=label[drawn],
+        ranks=rank[kept[code]],
+        labels=code[kept[code]],
         matches=matches,
         kept=kept,
-        duplicates=len(rank) - len(first),
-        conflicts=int((low != high).sum()),
+        duplicates=rows - images,
+        conflicts=conflicts,
     )
+
+
+def _between(pieces: Sequence[tuple[Ranks, Codes]], step: int) -> tuple[Ranks, Codes]:
+    """The rows whose ranks are in one of the ``_STEPS`` stretches, sorted by rank."""
+    inside = [(rank >> _SHIFT) == step for rank, _ in pieces]
+    rank = np.concatenate(
+        [np.zeros(0, dtype=np.uint64), *(p[0][i] for p, i in zip(pieces, inside, strict=True))]
+    )
+    code = np.concatenate(
+        [np.zeros(0, dtype=np.int32), *(p[1][i] for p, i in zip(pieces, inside, strict=True))]
+    )
+    order = np.argsort(rank)
+    return rank[order], code[order]
+
+
+def _earlier(labels: Codes, classes: int) -> NDArray[np.int64]:
+    """How many of the same label stand before each.
+
+    >>> _earlier(np.array([2, 0, 2, 2]), 3).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(labels, kind="stable")
+    counts = np.bincount(labels, minlength=classes)
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    earlier = np.empty(len(labels), dtype=np.int64)
+    earlier[order] = np.arange(len(labels)) - starts[labels[order]]
+    return earlier
 
 
 def check_sizes(min_matches: int, per_class: int) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from shiftbed.atomic import write_atomically
@@ -38,10 +39,11 @@ def write_test_set(
     drawn: Selection,
     held: pl.DataFrame,
 ) -> Written:
-    """Write test.csv, test.tar for tars, holdout.csv and classes.csv.
+    """Write test.csv, test.tar for tars, holdout.csv, classes.csv and kept.txt.
 
     test.csv has a row per image: ``path``, ``label`` (the class's number), ``class_name`` and
     where it came from. Where there are URLs only, ``path`` is where the download is expected.
+    kept.txt lists the labels of the classes that are kept, for ``--subset``.
     """
     images = _one_per_image(drawn, held)
     tars = bool(paths) and is_tar(paths[0])
@@ -55,6 +57,8 @@ def write_test_set(
         ("label", "class_name", "matches", "kept", "test_examples"),
         ((i, c.name, n, kept, per_class if kept else 0) for i, (c, n, kept) in enumerate(counts)),
     )
+    with write_atomically(folder / "kept.txt") as file:
+        file.writelines(f"{label}\n".encode() for label in np.flatnonzero(drawn.kept))
     if tars:
         _write_tar(folder / "test.tar", images, paths)
         return Written(opens=str(folder / "test.tar"), root="", note="")

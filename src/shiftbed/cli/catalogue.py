@@ -10,8 +10,9 @@ from shiftbed.errors import InputError
 
 if TYPE_CHECKING:
     from shiftbed.catalogue import KnownShift, Task, TestSetEntry
+    from shiftbed.store import PredictionStore
 
-__all__ = ["Policy", "Through", "data", "policy_table", "shifts"]
+__all__ = ["Policy", "Through", "data", "notes_of", "policy_table", "shifts"]
 
 shifts = typer.Typer(help="Which natural shifts there are, and what each of them is.")
 data = typer.Typer(help="Test sets on this machine.", no_args_is_help=True)
@@ -34,6 +35,11 @@ def policy_table(policy: str | None, through: str | None, how: str) -> dict[str,
     """What ``--policy`` and ``--through`` say of a setting, as testbed.toml has it."""
     found = {"policy": policy} if policy is not None else {}
     return found if through is None else found | {"through": through, "how": how}
+
+
+def notes_of(store: "PredictionStore", setting: str) -> list[str]:
+    """What was noted when a setting's test set was opened: other counts than published, …"""
+    return list((store.test_set(setting).details or {}).get("notes", []))
 
 
 @shifts.callback(invoke_without_command=True)

@@ -7,7 +7,9 @@ import typer
 
 from shiftbed.cli import (
     across,
+    captions,
     catalogue,
+    consistency,
     corrupt,
     effects,
     estimates,
@@ -63,6 +65,8 @@ app.command("reproduce")(papers.reproduce)
 app.command("eval")(running.eval_)
 app.command("run")(running.run)
 app.command("score")(running.score)
+app.command("consistency")(consistency.consistency)
+app.command("captions")(captions.captions)
 app.command("corrupt")(corrupt.corrupt)
 app.command("mce")(corrupt.mce)
 

@@ -28,6 +28,13 @@ def plot(
         Path, typer.Option("--output", "-o", help="A .png, .svg, .pdf or (interactive) .html file.")
     ],
     testbed: TestbedName = "imagenet-testbed-2020",
+    chart: Annotated[
+        str,
+        typer.Option(
+            help="scatter, relative, synthetic, grid, multiples, trajectories, severities, "
+            "similarity, predictiveness, factors, patterns, reliability or probes."
+        ),
+    ] = "scatter",
     shift: ShiftName = None,
     ids: Ids = None,
     ood: Ood = None,
@@ -44,12 +51,23 @@ def plot(
         int, typer.Option(help="How many of the models out of line (q ≤ 0.05) to name.")
     ] = 6,
     level: Annotated[float, typer.Option(help="Level of the models' error bars.")] = 0.995,
+    style: Annotated[str, typer.Option(help="paper or slides (larger type and lines).")] = "paper",
     dpi: Annotated[int, typer.Option(help="Resolution of a .png.", min=30, max=1200)] = 300,
 ) -> None:
-    """Draw a shift: models with error bars, the line with its band, y = x, outliers named."""
+    """Draw a shift: models with error bars, the line with its band, y = x, outliers named.
+
+    With --chart, any other chart of the report, of a testbed or a store.
+    """
     from shiftbed.figures import plane, save, scatter
     from shiftbed.testbed import open_testbed
 
+    if chart != "scatter":
+        from shiftbed.figures.gallery import chart as make
+        from shiftbed.figures.gallery import open_source
+
+        save(make(open_source(testbed), chart, shift=shift), output, dpi=dpi, style=style)
+        print(f"wrote {output}")
+        return
     bed = open_testbed(testbed)
     options = fit_options(scale, fit_on, threshold, knee, on_boundary=on_boundary)
     wanted = chosen_shift(bed, shift, ids, ood)
@@ -69,5 +87,5 @@ def plot(
         level=level,
         **options,
     )
-    save(made, output, dpi=dpi)
+    save(made, output, dpi=dpi, style=style)
     print(f"wrote {output}")

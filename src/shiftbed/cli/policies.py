@@ -20,7 +20,7 @@ ClassMapFile = Annotated[
     Path | None,
     typer.Option(
         "--class-map",
-        help="JSON file {target: [classes, …]} or {class: target}: many classes to one.",
+        help="A JSON file, {target: classes} or {class: target}: many classes to one.",
     ),
 ]
 Like = Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftbed.cli.catalogue import Policy, Through, policy_table
+from shiftbed.cli.catalogue import Policy, Through, notes_of, policy_table
 from shiftbed.cli.output import (
     AsJson,
     Level,
@@ -201,6 +201,7 @@ def eval_(
         level=level,
     )
     record = opened.cell(spec.models[0].name, ready[0]) or {}
+    said = {s: notes for s in ready if (notes := notes_of(opened, s))}
     if json:
         as_json(
             {
@@ -211,6 +212,7 @@ def eval_(
                 "preprocessing": record.get("preprocessing"),
                 "unreadable": sorted(set(record.get("unreadable", []))),
                 "warnings": sorted({n for n in summary.notes if WARNED in n}),
+                "notes": said,
                 "failed": failed,
             }
         )
@@ -218,6 +220,8 @@ def eval_(
         _show_scores(f"{spec.models[0].name} ({record.get('backend')})", found, level)
         for note in sorted(set(summary.notes)):
             print(note)
+        for setting_id, notes in said.items():
+            print(*(f"{setting_id}: {note}" for note in notes), sep="\n")
         for name, why in failed.items():
             print(f"failed: {model} on {name}: {why}")
     if failed:

@@ -1,5 +1,6 @@
 """``shiftbed similarity``: how alike models answer."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -243,7 +244,11 @@ def _triplets(
         f"{found.events:,} pattern probabilities of {found.triplets:,} triplets lie in the cone "
         f"p/{cone:g} ≤ q ≤ {cone:g}·p ({100 * found.share_inside:.4g} %); "
         f"{found.clearly_outside:,} lie outside beyond image noise ({100 * level:g} % each). "
-        f"99.8 % lie in the cone of factor {found.factor_for(0.998):.3g}."
+        + (
+            "No cone holds 99.8 %: some patterns occur on one side only."
+            if math.isinf(found.factor_for(0.998))
+            else f"99.8 % lie in the cone of factor {found.factor_for(0.998):.3g}."
+        )
     )
     about = {
         "id": first.setting,
@@ -281,7 +286,14 @@ def _draw(answers: "JointAnswers", found: Any, closeness: Any, figure: Path) -> 
     ]
     if closeness is not None:
         charts.append(triplet_chart(*closeness[0]))
-    save(Panels(title=f"Similarity of models on {answers.setting}", panels=tuple(charts)), figure)
+    whole = Panels(
+        title=f"Similarity of models on {answers.setting}",
+        reading=" ".join(chart.reading for chart in charts),
+        notes=tuple(note for chart in charts for note in chart.notes),
+        citation=charts[0].citation,
+        panels=tuple(charts),
+    )
+    save(whole, figure)
 
 
 def _print_models(
@@ -327,7 +339,7 @@ def _print_pairs(frame: "pl.DataFrame", most: int) -> None:
             )
             for r in shown.iter_rows(named=True)
         ],
-        notes=[f"{len(shown)} of {len(frame)} pairs."],
+        notes=[f"{len(shown)} of {len(frame)} pairs."] if len(frame) > 1 else [],
         left=2,
     )
 

@@ -45,12 +45,12 @@ def contact_sheet(
     *,
     seed: int = 0,
     frost: str | None = None,
-    tile: int = 112,
 ) -> Image.Image:
-    """The sheet of a (H, W, 3) picture: a row per corruption, the picture itself and severities.
+    """The sheet of a square (H, H, 3) picture: a row per corruption, the picture and severities.
 
-    Corruptions are computed at the picture's own size; tiles are drawn smaller.
+    Nothing is scaled: noise and blocks of pixels are drawn as they are.
     """
+    tile = len(picture)
     rows = -(-len(names) // BLOCKS)
     width = LABEL + (1 + len(SEVERITIES)) * (tile + GAP)
     sheet = Image.new("RGB", (BLOCKS * width, HEAD + rows * (tile + GAP) + GAP), _PAPER)
@@ -69,6 +69,8 @@ def contact_sheet(
             corrupt = Corruption(name=name, severity=severity, seed=seed, frost=given)
             tiles[severity] = eight_bits(corrupt(x, ["sheet"]))[0]
         for column, pixels in tiles.items():
-            small = Image.fromarray(pixels).resize((tile, tile), Image.Resampling.BOX)
-            sheet.paste(small, (left + LABEL + column * (tile + GAP), top))
+            sheet.paste(Image.fromarray(pixels), (left + LABEL + column * (tile + GAP), top))
+        if len(tiles) < 1 + len(SEVERITIES):
+            at_end = left + LABEL + len(tiles) * (tile + GAP)
+            draw.text((at_end + GAP, top + tile // 2 - 8), "one severity only", _INK, font)
     return sheet

@@ -16,8 +16,12 @@ __all__ = ["SUFFIXES", "Chart", "Plane", "Scatter", "Trend", "plane", "save", "s
 SUFFIXES = (".png", ".svg", ".pdf", ".html")
 
 
-def save(chart: Scatter | Plane | Chart, path: str | Path, *, dpi: int = 300) -> None:
+def save(
+    chart: Scatter | Plane | Chart, path: str | Path, *, dpi: int = 300, style: str = "paper"
+) -> None:
     """Write a chart to a file of the kind its name ends in; ``dpi`` is for .png.
+
+    ``style`` is ``paper`` or ``slides``, for everything but .html.
 
     A plane is three-dimensional and can only be turned around in .html.
     """
@@ -34,4 +38,4 @@ def save(chart: Scatter | Plane | Chart, path: str | Path, *, dpi: int = 300) ->
     from shiftbed.figures.static import save_static
 
     assert isinstance(chart, Scatter | Chart)
-    save_static(chart, path, dpi=dpi)
+    save_static(chart, path, dpi=dpi, style=style)

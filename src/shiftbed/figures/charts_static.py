@@ -215,7 +215,7 @@ def _bars(axes: "Axes", chart: Bars) -> None:
     axes.grid(axis="y", color="#E6E6E6", linewidth=0.5)
     axes.set_axisbelow(True)
     if count > 1:
-        axes.legend(fontsize=6.5, frameon=False)
+        axes.legend(fontsize=6.5, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _cut(name: str, most: int) -> str:

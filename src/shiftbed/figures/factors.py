@@ -10,6 +10,7 @@ from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.patterns import PATTERNS
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Bars, Curve, Curves, Dots, Heatmap, Line, Panels
+from shiftbed.tables.patterns import accuracy_of
 
 __all__ = ["count_bars", "factor_panels", "pattern_panels"]
 
@@ -71,7 +72,7 @@ def pattern_panels(
     """
     panels = []
     for pair, row in list(zip(pairs, table.iter_rows(named=True), strict=True))[:most]:
-        x, y = 1.0 - pair.column("id:error"), 1.0 - pair.column("ood:error")
+        x, y = accuracy_of(pair, "id"), accuracy_of(pair, "ood")
         there = np.isfinite(x) & np.isfinite(y)
         trusted = "" if row["trusted"] or row["pattern"] != "increasing" else " (line not trusted)"
         panels.append(

@@ -50,7 +50,9 @@ def relative(testbed: Testbed, shift: Shift, *, parent: str | None = None) -> Do
 
 
 def synthetic(testbed: Testbed, natural: Shift, *, against: str | None = None) -> Dots:
-    """ρ on a natural shift over ρ on a synthetic one, models of standard training left out.
+    """ρ on a natural shift over ρ on a synthetic one.
+
+    Models of standard training, which the lines go through, are left out where there are others.
 
     ``against`` defaults to the synthetic shift whose ρ correlates best with the natural one's
     (taori2020, Appendix H).
@@ -58,7 +60,9 @@ def synthetic(testbed: Testbed, natural: Shift, *, against: str | None = None) -
     shifts = [s.name for s in testbed.shifts if s.kind not in NATURAL and len(s.source) == 1]
     if not shifts:
         raise InputError(f"{testbed.name} has no synthetic shift")
-    found = synthetic_natural(testbed, synthetic=shifts, natural=[natural.name])
+    few = int((testbed.models["kind"] != "standard").sum()) < 3
+    some = "all" if few else "kind!=standard"
+    found = synthetic_natural(testbed, synthetic=shifts, natural=[natural.name], models=some)
     ranked = found.filter(pl.col("r").is_finite()).sort("r", descending=True)
     if not len(ranked):
         raise InputError(f"no synthetic shift of {testbed.name} has ρ for three models")
@@ -68,8 +72,8 @@ def synthetic(testbed: Testbed, natural: Shift, *, against: str | None = None) -
         which: testbed.effective_robustness(one).select("model", "kind", "effective")
         for which, one in (("x", testbed.shift(name)), ("y", natural))
     }
-    both = rho["x"].join(rho["y"], on=["model", "kind"]).filter(pl.col("kind") != "standard")
-    both = both.drop_nulls()
+    both = rho["x"].join(rho["y"], on=["model", "kind"]).drop_nulls()
+    both = both.filter(pl.lit(few) | (pl.col("kind") != "standard"))
     x, y = 100 * both["effective"].to_numpy(), 100 * both["effective_right"].to_numpy()
     overall = pearson(x, y)[0]
     kinds = []

@@ -112,7 +112,7 @@ def estimates_chart(estimates: pl.DataFrame, source: str, target: str) -> Dots:
         if judged
         else "There are no labels to judge the estimates by.",
         x_title=f"{what} on {target if judged else source} (%)",
-        y_title=f"estimated accuracy on {target} (%)",
+        y_title="estimated accuracy (%)",
         names=tuple(shown["model"].to_list()),
         x=against,
         y=value,

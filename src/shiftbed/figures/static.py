@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shiftbed.atomic import write_atomically
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, unknown
 from shiftbed.figures.charts import Chart
 from shiftbed.figures.charts_static import draw_chart, size_of
 from shiftbed.figures.data import Scatter
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["STATIC", "draw", "save_static"]
+__all__ = ["STATIC", "STYLES", "draw", "save_static"]
 
 STATIC = (".png", ".svg", ".pdf")
 _STYLE = {
@@ -36,6 +36,18 @@ _STYLE = {
     "svg.hashsalt": "shiftbed",
     "pdf.fonttype": 42,
 }
+STYLES: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "slides": {
+        "font.size": 10.5,
+        "axes.linewidth": 1.0,
+        "xtick.major.width": 1.0,
+        "ytick.major.width": 1.0,
+        "lines.linewidth": 2.2,
+        "lines.markersize": 7.0,
+    },
+}
+"""What ``paper`` and ``slides`` change: type and lines that can be read from afar."""
 _METADATA: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
     ".svg": {"Date": None, "Creator": "shiftbed"},
@@ -47,27 +59,33 @@ _LEFT: dict[str, Any] = {"x": 0.01, "ha": "left", "parse_math": False}
 _CROSS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 
 
-def save_static(chart: Scatter | Chart, path: str | Path, *, dpi: int = 300) -> None:
-    """Write the figure to a .png, .svg or .pdf file."""
+def save_static(
+    chart: Scatter | Chart, path: str | Path, *, dpi: int = 300, style: str = "paper"
+) -> None:
+    """Write the figure to a .png, .svg or .pdf file, in one of the ``STYLES``."""
     suffix = Path(path).suffix.lower()
     if suffix not in STATIC:
         raise InputError(f"{path}: expected a name ending in {', '.join(STATIC)}")
-    figure = draw(chart)
-    from matplotlib import style
+    figure = draw(chart, style=style)
+    from matplotlib import style as styles_of
 
-    with style.context(["default", _STYLE]), write_atomically(path) as file:
+    with styles_of.context(["default", _STYLE, STYLES[style]]), write_atomically(path) as file:
         figure.savefig(file, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])
 
 
-def draw(chart: Scatter | Chart, *, size: tuple[float, float] | None = None) -> "Figure":
+def draw(
+    chart: Scatter | Chart, *, size: tuple[float, float] | None = None, style: str = "paper"
+) -> "Figure":
     """The figure, ``size`` inches wide and high."""
+    if style not in STYLES:
+        raise unknown("style", style, STYLES)
     try:
-        from matplotlib import style
+        from matplotlib import style as styles_of
         from matplotlib.figure import Figure
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError:
         raise InputError("drawing needs matplotlib: install shiftbed[report]") from None
-    with style.context(["default", _STYLE]):
+    with styles_of.context(["default", _STYLE, STYLES[style]]):
         room = ConstrainedLayoutEngine(rect=(0.0, 0.0, 0.985, 1.0))
         if isinstance(chart, Chart):
             figure = Figure(figsize=size or size_of(chart), layout=room)

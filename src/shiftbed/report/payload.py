@@ -123,6 +123,7 @@ def _shift(testbed: Testbed, found: Findings, shift: Shift) -> dict[str, Any]:
     record: dict[str, Any] = {
         "name": shift.name,
         "kind": shift.kind,
+        "task": shift.task,
         "source": [at(s) for s in shift.source],
         "target": at(shift.target),
         "full_source": None if shift.full_source is None else at(shift.full_source),

@@ -279,7 +279,11 @@ def stored_test_set(
         classes=len(test_set.classes) if test_set.classes else None,
         label_sets=sets,
         groups=groups,
-        details={"citation": test_set.citation, "licence": test_set.licence},
+        details={
+            "citation": test_set.citation,
+            "licence": test_set.licence,
+            "notes": list(test_set.notes),
+        },
     )
 
 

@@ -172,6 +172,7 @@ def with_catalogue(
                     target=target.id,
                     full_source=whole if source.relabel and whole in all_settings else None,
                     title=one.title,
+                    task=one.task or "",
                 )
             )
     return rest, tuple(all_settings.values()), found
@@ -184,8 +185,8 @@ def _shifts_of(name: str, test_sets: Collection["TestSetSpec"]) -> list[KnownShi
         found = shift(name)
         if found.kind == "consistency":
             raise InputError(
-                f"shift {name!r} is made of the predictions of {found.target}, after the run; "
-                f"give that as a test set, and {found.source!r} as the shift"
+                f"shift {name!r} is made of the predictions of {found.target}: give that as a "
+                "test set, and see shiftbed consistency after the run"
             )
         if "NAME:SEVERITY" in found.target:
             raise InputError(f"shift {name!r}: corruptions on disk make their shifts by themselves")

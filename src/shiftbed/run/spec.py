@@ -283,6 +283,7 @@ def _shifts(value: Any, known: list[Shift]) -> tuple[Shift, ...]:
                 kind=str(one.get("kind", "natural-dataset")),
                 source=(ids,) if isinstance(ids, str) else tuple(ids),
                 target=str(one.get("ood", "")),
+                task=str(one.get("task", "")),
             )
         )
     _unique([s.name for s in shifts], "shift")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.pairs import PairTable
@@ -14,7 +15,7 @@ from shiftbed.analysis.trust import Limits, Trust, trust_line
 from shiftbed.errors import InputError, unknown
 from shiftbed.testbed import choose
 
-__all__ = ["chosen_networks", "pattern_counts", "pattern_table"]
+__all__ = ["accuracy_of", "chosen_networks", "pattern_counts", "pattern_table"]
 
 ALL = "all"
 
@@ -39,7 +40,7 @@ def pattern_table(
     """
     rows = []
     for pair in pairs:
-        x, y = _accuracy(pair, "id"), _accuracy(pair, "ood")
+        x, y = accuracy_of(pair, "id"), accuracy_of(pair, "ood")
         count = (classes or {}).get(pair.task) or (classes or {}).get("")
         sizes = [(images or {}).get(name, 0) for name in (pair.source, pair.target)]
         both = (sizes[0], sizes[1]) if min(sizes) > 0 else None
@@ -179,7 +180,7 @@ def chosen_networks(pairs: Sequence[PairTable], only: Sequence[str]) -> tuple[Pa
     return tuple(found)
 
 
-def _accuracy(pair: PairTable, where: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+def accuracy_of(pair: PairTable, where: str) -> NDArray[np.float64]:
     """(models,): accuracy = 1 − error there."""
     if f"{where}:accuracy" in pair.metrics:
         return pair.column(f"{where}:accuracy")

@@ -49,11 +49,16 @@ class Study:
         inside = np.array([not (_on_ood(a) or _on_ood(b)) for a, b in cells], dtype=bool)
         if self.unit == "id-set" or not inside.any():
             return self._mean(values, self.unit)
-        by_pair, by_set = self._mean(values, "pair"), self._mean(values, "id-set")
-        names = vars(by_pair)
-        return TaskMean(
-            **{n: np.where(inside, getattr(by_set, n), getattr(by_pair, n)) for n in names}
+        by_set, by_pair = (
+            self._mean(values[:, inside], "id-set"),
+            self._mean(values[:, ~inside], "pair"),
         )
+        joined = {}
+        for name in vars(by_pair):
+            joined[name] = np.empty(len(inside), dtype=getattr(by_pair, name).dtype)
+            joined[name][inside] = getattr(by_set, name)
+            joined[name][~inside] = getattr(by_pair, name)
+        return TaskMean(**joined)
 
     def _mean(self, values: Floats, unit: str) -> TaskMean:
         return task_mean(

@@ -41,7 +41,7 @@ def pair_table(models: Sequence[str], found: Similarity, level: float = 0.95) ->
     low, high = clopper_pearson(found.dominance[a, b], found.n, level)
     kappa = found.kappa[a, b]
     kappa_low, kappa_high = (end[a, b] for end in found.kappa_interval(level))
-    names = np.array(models, dtype=object)
+    names = np.array(list(models), dtype=object)
     columns = {
         "model_a": names[a].tolist(),
         "model_b": names[b].tolist(),

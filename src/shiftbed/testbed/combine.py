@@ -1,6 +1,7 @@
 """Several testbeds as one: own models among the published ones."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -99,9 +100,14 @@ def _same_types(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
 
 
 def _shifts(testbeds: Sequence[Testbed]) -> tuple[Shift, ...]:
-    """The shifts of all, the first of each name."""
+    """The shifts of all; one whose name is taken by another has its testbed's name behind it."""
     found: dict[str, Shift] = {}
     for bed in testbeds:
         for shift in bed.shifts:
-            found.setdefault(shift.name, shift)
+            taken = found.get(shift.name)
+            if taken is None:
+                found[shift.name] = shift
+            elif (taken.source, taken.target) != (shift.source, shift.target):
+                apart = replace(shift, name=f"{shift.name} ({bed.name})")
+                found[apart.name] = apart
     return tuple(found.values())

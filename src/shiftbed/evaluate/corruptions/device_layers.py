@@ -48,7 +48,12 @@ def _snow(x: Tensor, keys: Keys, p: Params) -> Tensor:
 
 def _frost(x: Tensor, keys: Keys, p: Params, folder: str | None) -> Tensor:
     made = frost.textures(folder, p["resize"], *x.shape[2:])
-    layer = _moved(np.stack(frost.crops(keys, made, *x.shape[2:])), x).permute(0, 3, 1, 2)
+    height, width = x.shape[2:]
+    cuts = [
+        texture[top : top + height, left : left + width]
+        for texture, top, left in frost.places(keys, made, height, width)
+    ]
+    layer = _moved(np.stack(cuts), x).permute(0, 3, 1, 2)
     if x.shape[1] == 1:
         layer = 0.2989 * layer[:, :1] + 0.587 * layer[:, 1:2] + 0.114 * layer[:, 2:]
     return p["keep"] * x + p["add"] * layer

@@ -83,8 +83,8 @@ def pixelate(
                 continue
             done = shown_y[y]
             column[:] = f(0)
-            for r in range(top[done], bottom[done]):
-                row = x[n, r].ravel()
+            for at in range(top[done], bottom[done]):
+                row = x[n, at].ravel()
                 for i in range(column.size):
                     column[i] += row[i]
             for j in range(left.size):
@@ -105,10 +105,10 @@ def pixelate(
                     target[j] = few[shown_x[j]]
                 continue
             for j in range(width):
-                at = 3 * shown_x[j]
-                target[3 * j] = few[at]
-                target[3 * j + 1] = few[at + 1]
-                target[3 * j + 2] = few[at + 2]
+                shown = 3 * shown_x[j]
+                target[3 * j] = few[shown]
+                target[3 * j + 1] = few[shown + 1]
+                target[3 * j + 2] = few[shown + 2]
 
 
 @kernel

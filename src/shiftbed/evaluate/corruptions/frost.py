@@ -18,7 +18,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluate.corruptions.jit import loose
 from shiftbed.evaluate.corruptions.philox import Keys, fill_normals, uniforms
 
-__all__ = ["crops", "lay_frost", "read_frost", "synthesize", "textures"]
+__all__ = ["lay_frost", "places", "read_frost", "synthesize", "textures"]
 
 Floats = NDArray[np.float32]
 Texture = NDArray[np.float32]  # (H, W, 3)
@@ -107,15 +107,17 @@ def textures(folder: str | None, resize: float, height: int, width: int) -> tupl
     return tuple(resized)
 
 
-def crops(keys: Keys, made: tuple[Texture, ...], height: int, width: int) -> list[Texture]:
-    """For each image a texture and a place in it, drawn from its key: views (H, W, 3)."""
+def places(
+    keys: Keys, made: tuple[Texture, ...], height: int, width: int
+) -> list[tuple[Texture, int, int]]:
+    """For each image a texture, and the row and column to cut from, drawn from its key."""
     chosen = []
     for key in keys:
         which, down, right = uniforms(int(key), 0, 3)
         texture = made[int(which * len(made))]
         y = int(down * (texture.shape[0] - height))
         x = int(right * (texture.shape[1] - width))
-        chosen.append(texture[y : y + height, x : x + width])
+        chosen.append((texture, y, x))
     return chosen
 
 
@@ -124,18 +126,20 @@ def lay_frost(
     image: NDArray[np.float32],
     out: NDArray[np.float32],
     texture: NDArray[np.float32],
+    top: int,
+    left: int,
     keep: np.float32,
     add: np.float32,
 ) -> None:
-    """keep·x + add·frost, clipped; grey images get the texture's luma."""
+    """keep·x + add·frost, cut from a texture; grey images get its luma."""
     height, width, channels = image.shape
     for y in range(height):
         if channels == 3:
-            a, b, c = image[y].ravel(), texture[y].ravel(), out[y].ravel()
+            a, b, c = image[y].ravel(), texture[top + y].ravel()[3 * left :], out[y].ravel()
             for i in range(a.size):
                 c[i] = min(keep * a[i] + add * b[i], f(1))
             continue
         for i in range(width):
-            red, green, blue = texture[y, i, 0], texture[y, i, 1], texture[y, i, 2]
-            grey = f(0.2989) * red + f(0.587) * green + f(0.114) * blue
+            at = texture[top + y, left + i]
+            grey = f(0.2989) * at[0] + f(0.587) * at[1] + f(0.114) * at[2]
             out[y, i, 0] = min(keep * image[y, i, 0] + add * grey, f(1))

@@ -116,5 +116,5 @@ def _lay_spatter(x: Batch, out: Batch, keys: Keys, p: Params) -> None:
 def _lay_frost(
     x: Batch, out: Batch, keys: Keys, p: Params, made: tuple[frost.Texture, ...]
 ) -> None:
-    for n, texture in enumerate(frost.crops(keys, made, *x.shape[1:3])):
-        frost.lay_frost(x[n], out[n], texture, f(p["keep"]), f(p["add"]))
+    for n, cut in enumerate(frost.places(keys, made, *x.shape[1:3])):
+        frost.lay_frost(x[n], out[n], *cut, f(p["keep"]), f(p["add"]))

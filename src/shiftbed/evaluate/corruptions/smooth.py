@@ -7,7 +7,7 @@ passes run along memory.
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.evaluate.corruptions.jit import inlined, loose
+from shiftbed.evaluate.corruptions.jit import kernel, loose
 
 __all__ = ["gaussian_taps", "smooth", "smooth_modes", "smoothing_modes"]
 
@@ -31,7 +31,7 @@ def gaussian_taps(sigma: float, truncate: float = 4.0) -> Floats:
     return np.asarray(weights / (weights[0] + 2 * weights[1:].sum()), dtype=f)
 
 
-@inlined
+@kernel
 def inside(i: int, size: int, reflect: bool) -> int:
     """An index brought back into 0 … size−1: the edge repeated, or reflected at its border."""
     if reflect:

@@ -2,9 +2,9 @@
 // (wenzel2022, Figure S9).
 
 function multiplesView(host) {
-  const tasks = [...new Set(DATA.shifts.map((s) => s.task ?? s.kind))];
+  const tasks = [...new Set(DATA.shifts.map((s) => s.task || s.kind))];
   const task = tasks.includes(state.task) ? state.task : tasks[0];
-  const shifts = DATA.shifts.filter((s) => s.source.length === 1 && (s.task ?? s.kind) === task);
+  const shifts = DATA.shifts.filter((s) => s.source.length === 1 && (s.task || s.kind) === task);
   const sources = [...new Set(shifts.map((s) => s.source[0]))];
   fill(
     host,

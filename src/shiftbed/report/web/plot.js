@@ -166,6 +166,25 @@ class Plot extends Canvas {
     now.over?.(c, this);
     c.restore();
     now.labels?.(c, this);
+    this.keep();
+    this.mark(c);
+  }
+
+  /** What was drawn, so that moving the mark over it need not draw it all again. */
+  keep() {
+    this.picture ??= document.createElement("canvas");
+    this.picture.width = this.canvas.width;
+    this.picture.height = this.canvas.height;
+    this.picture.getContext("2d").drawImage(this.canvas, 0, 0);
+  }
+
+  remark() {
+    const c = this.canvas.getContext("2d");
+    c.save();
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    c.drawImage(this.picture, 0, 0);
+    c.restore();
     this.mark(c);
   }
 
@@ -266,7 +285,7 @@ class Plot extends Canvas {
 
   go(one) {
     this.at = one ? one[2] : -1;
-    this.draw();
+    this.remark();
     this.say(one && this.now.hover ? this.now.hover(one[2]) : null, one?.[0], one?.[1]);
   }
 
@@ -280,7 +299,7 @@ class Plot extends Canvas {
       const [x, y] = place(e);
       if (start && this.now.zoomable && Math.hypot(x - start[0], y - start[1]) > 6) {
         this.box = [...start, x, y];
-        this.draw();
+        this.remark();
         return;
       }
       const one = this.nearest(x, y);

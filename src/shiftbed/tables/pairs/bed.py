@@ -27,7 +27,8 @@ def pairs_from_testbed(
     Corruptions and attacks of the ID set become ``corrupted:error`` and ``id:adversarial`` instead
     of pairs: the testbed's own mean of them where it has one (``avg_corruptions``), else the mean
     over their shifts. The ID set of a class-subset twin is the whole set, for these and for
-    held-out OOD. Two variants of one OOD set count as two sets. The task is the testbed's name.
+    held-out OOD. Two variants of one OOD set count as two sets. The task is the
+    shift's, or the testbed's name.
     """
     chosen = chosen_shifts(testbed.name, testbed.shifts, kinds)
     groups = [shift.full_source or shift.source[0] for shift in chosen]
@@ -48,7 +49,7 @@ def pairs_from_testbed(
                 columns[name] = 1.0 - mean
         for setting in also:
             columns[metric_name("id", setting)] = testbed.accuracy(setting)
-        pairs.append(make_pair(testbed.name, shift, tuple(testbed.model_names), columns, info))
+        pairs.append(make_pair(shift.task or testbed.name, shift, tuple(testbed.model_names), columns, info))
     return held_out(pairs, groups)
 
 

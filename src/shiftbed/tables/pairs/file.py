@@ -79,7 +79,7 @@ def _read(path: Path) -> pl.DataFrame:
                 infer_schema=False,
                 separator="\t" if suffix == ".tsv" else ",",
             )
-    except (ValueError, RecursionError, pl.exceptions.PolarsError) as error:
+    except (ValueError, OSError, MemoryError, RecursionError, pl.exceptions.PolarsError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:150]
         raise InputError(f"{path}: cannot be read as a table: {reason}") from None
     except pl.exceptions.PanicException:

@@ -40,8 +40,7 @@ def pairs_from_store(
     name.
     """
     about = store.about()
-    given = [dict(one) for one in about.get("shifts", [])]
-    task_of = {str(one.get("name")): str(one.pop("task", "") or "") for one in given}
+    given = about.get("shifts", [])
     complete = [r for r in store.cells() if r.get("status") == "complete"]
     there = {r["setting"] for r in complete}
     shifts = [Shift(**one | {"source": tuple(one["source"])}) for one in given]
@@ -64,7 +63,7 @@ def pairs_from_store(
         for place, setting in (("id", shift.source[0]), ("ood", shift.target)):
             columns |= _measured(values, setting, perturbed.get(setting, []), place, models)
         if "id:error" in columns and "ood:error" in columns:
-            pairs.append(make_pair(task_of.get(shift.name) or name, shift, models, columns, info))
+            pairs.append(make_pair(shift.task or name, shift, models, columns, info))
     if not pairs:
         raise InputError(f"store {store.files.root}: no shift has an accuracy on both sides")
     return held_out(pairs)

@@ -189,7 +189,7 @@ def read_real(entry: TestSetEntry, path: Path) -> Found:
         raise wrong_layout(entry, path, "there is no real.json in it or beside it")
     try:
         sets = json.loads(text_of(beside))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{beside}: not valid JSON: {error}") from None
     if not isinstance(sets, list) or not all(isinstance(one, list) for one in sets):
         raise InputError(f"{beside}: expected a list with a list of labels per image")

@@ -72,7 +72,8 @@ def _found(entry: TestSetEntry, root: Path, chosen: pl.DataFrame, count: int) ->
     if len(missing) == len(files):
         raise wrong_layout(entry, root, f"none of {some(files[:_TRIED], 2)} is there")
     names = domain_classes(entry.base) or tuple(map(str, range(count)))
-    labels = [names.index(one) if one in names else _number(one, count) for one in chosen["label"]]
+    at = {name: number for number, name in enumerate(names)}
+    labels = [at.get(one, _number(one, count)) for one in chosen["label"].to_list()]
     if None in labels:
         wrong = chosen["label"][labels.index(None)]
         raise InputError(f"{root}: label {shown(wrong)} is none of the {count} classes")

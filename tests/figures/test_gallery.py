@@ -1,0 +1,151 @@
+"""Every chart of the gallery from a store that has everything, and reasons where one has not."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from shiftbed.analysis.association import pearson
+from shiftbed.errors import InputError
+from shiftbed.figures import save
+from shiftbed.figures.charts import Curves, Dots, Heatmap, Panels
+from shiftbed.figures.gallery import CHARTS, Source, chart, gallery, open_source
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
+from shiftbed.tables.correlation import synthetic_natural
+from shiftbed.testbed import published
+
+CLASSES, N = 4, 300
+SETTINGS = ("val", "other", "val+fog:1", "val+fog:2", "val+fog:3", "val+fog:4", "val+fog:5")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of two runs of twenty steps: logits are the truth with noise that training lowers."""
+    path = tmp_path_factory.mktemp("store")
+    store, rng = PredictionStore(path), np.random.default_rng(0)
+    labels = {s: np.arange(N) % CLASSES for s in SETTINGS}
+    for i, setting in enumerate(SETTINGS):
+        images = "b" if setting == "other" else "a"
+        store.add_test_set(
+            StoredTestSet(
+                setting=setting,
+                examples=tuple(f"{images}{k}" for k in range(N)),
+                labels=labels[setting],
+                fingerprint=images,
+                classes=CLASSES,
+                label_policy=f"all {CLASSES} classes",
+            )
+        )
+        for run in ("a", "b"):
+            for step in range(20):
+                noise = 2.4 - 0.08 * step + 0.25 * i
+                logits = rng.normal(0, noise, (N, CLASSES))
+                logits[np.arange(N), labels[setting]] += 2.0
+                name = f"{run}@{step:02}"
+                store.write_part(name, setting, 0, part_from_logits(logits, labels[setting]))
+                info = {"run": run, "step": step, "kind": "standard"}
+                store.write_cell(name, setting, {"status": "complete", "info": info})
+    shifts = [
+        {"name": "natural", "kind": "natural-dataset", "source": ["val"], "target": "other"},
+        *(
+            {"name": s, "kind": "corruption", "source": ["val"], "target": s}
+            for s in SETTINGS
+            if "+" in s
+        ),
+    ]
+    store.write_about({"name": "two-runs", "shifts": shifts})
+    return path
+
+
+@pytest.fixture(scope="module")
+def source(folder: Path) -> Source:
+    return open_source(str(folder))
+
+
+@pytest.mark.parametrize("id", sorted(set(CHARTS) - {"probes", "relative"}))
+def test_every_chart_of_a_whole_store(source: Source, tmp_path: Path, id: str) -> None:
+    made = chart(source, id)
+    save(made, tmp_path / "a.png", dpi=50)
+    save(made, tmp_path / "a.html")
+    assert (tmp_path / "a.png").stat().st_size > 2000
+
+
+def test_what_a_source_lacks_has_a_reason(source: Source) -> None:
+    views, missing = gallery(source)
+    assert {"trajectories", "similarity", "reliability", "severities"} <= {v.id for v in views}
+    assert [m.id for m in missing] == ["probes"]
+    assert "no setting that is not an accuracy" in missing[0].reason
+    _, missing = gallery(open_source("openclip"))
+    reasons = {m.id: m.reason for m in missing}
+    assert "no column 'run'" in reasons["trajectories"]
+    assert "a store" in reasons["reliability"]
+    with pytest.raises(InputError, match="unknown chart"):
+        chart(source, "pie")
+
+
+def test_a_trajectory_is_the_robustness_of_its_steps(source: Source) -> None:
+    made = chart(source, "trajectories")
+    assert isinstance(made, Curves)
+    assert [c.name for c in made.curves] == ["a", "b", "mean of 2 runs"]
+    table = source.testbed.effective_robustness("natural").filter(
+        pl.col("model").str.starts_with("a@")
+    )
+    wanted = table.sort("model")["effective"].to_numpy()
+    np.testing.assert_allclose(made.curves[0].y, 100 * wanted)
+    assert "Largest mean ρ" in made.notes[-1]
+
+
+def test_severity_lowers_accuracy(source: Source) -> None:
+    made = chart(source, "severities")
+    assert isinstance(made, Panels)
+    curve = made.panels[0].curves[0]
+    assert curve.name == "fog"
+    assert curve.x.tolist() == [1, 2, 3, 4, 5]
+    bed = source.testbed
+    np.testing.assert_allclose(
+        curve.y, [100 * bed.accuracy(f"val+fog:{i}").mean() for i in range(1, 6)]
+    )
+
+
+def test_the_published_severity_profile() -> None:
+    """Mean over the 78 standard models: severity 3 is milder than 2 for elastic, snow, saturate."""
+    made = chart(open_source("imagenet-testbed-2020"), "severities")
+    assert isinstance(made, Panels)
+    curves = {c.name: c.y for panel in made.panels for c in panel.curves}
+    rising = {name for name, y in curves.items() if (np.diff(y) > 0).any()}
+    assert rising == {"elastic_transform", "snow", "saturate"}
+    assert all(curves[name][2] > curves[name][1] for name in rising)
+
+
+def test_relative_robustness_of_resnet50_variants(imagenet) -> None:
+    made = chart(open_source("imagenet-testbed-2020"), "relative", shift="imagenet-v2")
+    assert isinstance(made, Dots)
+    at = made.names.index("resnet50_augmix")
+    both = imagenet.accuracy("imagenetv2-matched-frequency-format-val")
+    wanted = both[imagenet.model_index("resnet50_augmix")] - both[imagenet.model_index("resnet50")]
+    assert made.y[at] == pytest.approx(100 * wanted)
+
+
+def test_synthetic_and_natural_name_the_best_two(imagenet) -> None:
+    made = chart(open_source("imagenet-testbed-2020"), "synthetic", shift="imagenet-v2")
+    assert isinstance(made, Dots)
+    shifts = [s.name for s in imagenet.shifts if s.kind in ("corruption", "adversarial")]
+    table = synthetic_natural(imagenet, synthetic=shifts, natural=["imagenet-v2"])
+    best = table.sort("r", descending=True)["synthetic"][:2].to_list()
+    assert all(name in made.notes[0] for name in best)
+    assert f"r = {pearson(made.x, made.y)[0]:.2f}" in made.reading
+
+
+def test_probes_of_the_cifar_models() -> None:
+    made = chart(open_source("robustnets-2022"), "probes")
+    assert isinstance(made, Heatmap)
+    bed = published("robustnets-2022")
+    row, column = made.rows.index("cifar10.1"), made.columns.index("jacobian_norm")
+    from scipy.special import ndtri
+    from scipy.stats import linregress
+
+    fitted = bed.models["in_fit_set"].to_numpy()
+    x, y = bed.accuracy("jacobian_norm")[fitted], ndtri(bed.accuracy("cifar10.1_acc")[fitted])
+    there = np.isfinite(x) & np.isfinite(y)
+    assert made.values[row, column] == pytest.approx(linregress(x[there], y[there]).rvalue ** 2)
