@@ -8,13 +8,14 @@ order; a ratio is the median over rounds with a bootstrap interval.
 - ``cost``: PGD-100 over 100 bare forward and backward passes (at most 1.05 wanted). The rest is the
   random start, the clean pass, the last look, the steps themselves and the search for warnings.
 - the others: their time over ours (at least 1 wanted), until it is known which images are fooled:
-  foolbox and this package say it, after the others one more forward pass is made. APGD is compared on images the model has
-  right, as AutoAttack leaves out the others.
+  foolbox and this package say it, after the others one more forward pass is made. APGD is compared
+  on images the model has right, as AutoAttack leaves out the others.
 - ``early_stop``: the whole attack over one that drops what is fooled, at equal robust accuracy.
 
-A small convolutional network at 32 px, batch 64 (16 with ``--quick``); in the full run also ResNet-18 at 224 px, batch 8,
-in both memory layouts (the packages take plain batches, so they are compared in that). Weights are
-random: speed does not depend on them. ``--quick`` does the small network, ℓ∞ only.
+A small convolutional network at 32 px, batch 64 (16 with ``--quick``); in the full run also
+ResNet-18 at 224 px, batch 8, in both memory layouts (the packages take plain batches, so they are
+compared in that). Weights are random: speed does not depend on them. ``--quick`` does the small
+network, ℓ∞ only.
 """
 
 import time

@@ -5,7 +5,8 @@
 Three pages: the 2020 testbed (204 models × 252 settings), timm (1,557 models), and 10,000 simulated
 models. Time to interactive is what the browser itself measures from the start of navigation to the
 end of the page's script, cold, the median over openings. A drawing is the whole scatter painted
-once; a move is what the pointer costs on its way from point to point. Needs Debian's chromium and Playwright.
+once; a move is what the pointer costs on its way from point to point. Needs Debian's chromium and
+Playwright.
 """
 
 import shutil
@@ -36,7 +37,8 @@ DRAWING = """() => {
     }
     return times.sort((a, b) => a - b)[10];
   };
-  const move = (x, y) => canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y }));
+  const move = (clientX, clientY) =>
+    canvas.dispatchEvent(new PointerEvent("pointermove", { clientX, clientY }));
   const hover = (i) => {
     move(box.left + box.width * (0.3 + 0.02 * i), box.top + box.height * (0.7 - 0.02 * i));
     move(box.left - 50, box.top - 50);

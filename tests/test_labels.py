@@ -289,3 +289,32 @@ def test_refused_in_one_line(make, words):
     with pytest.raises(InputError, match=words) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+class TestManyToMany:
+    """A class may belong to several targets, and a target to several classes."""
+
+    policy = class_map({"car": [0, 1], "truck": [1, 2]}, how="sum", overlapping=True)
+
+    def test_scores_count_a_shared_class_in_each_target(self):
+        p = np.array([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]])
+        found = np.exp(self.policy.apply(np.log(p)))
+        np.testing.assert_allclose(found, [[0.7, 0.8], [0.7, 0.4]], rtol=1e-6)
+
+    def test_labels_of_a_shared_class_are_sets(self):
+        assert self.policy.relabel_sets([(0,), (1,), (2, 0), (7,)]) == ((0,), (0, 1), (0, 1), ())
+        assert self.policy.relabel([0, 2, 5]).tolist() == [0, 1, -1]
+        with pytest.raises(InputError, match="class 1 belongs to several targets"):
+            self.policy.relabel([0, 1])
+
+    def test_it_composes_and_travels(self):
+        both = subset([3, 4, 5]).then(self.policy)
+        assert both.relabel_sets([(4,)]) == ((0, 1),)
+        assert LabelPolicy.from_json(both.to_json()) == both
+        assert "1 of them to several" in self.policy.describe()
+
+    def test_only_where_it_is_meant(self):
+        with pytest.raises(InputError, match="given twice"):
+            class_map({"car": [0, 1], "truck": [1, 2]})
+        with pytest.raises(InputError, match="given twice"):
+            class_map({"car": [1, 1]}, overlapping=True)

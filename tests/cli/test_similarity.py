@@ -143,6 +143,7 @@ def test_triplets_against_another_setting_of_the_same_store(folder):
         ["estimate", "clean.npz", "noisy-bare.npz"],
         ["estimate", "kept", "--id", "clean", "--ood", "noisy"],
         ["mix", "clean.npz", "noisy.npz"],
+        ["mix", "kept", "--id", "clean", "--ood", "noisy"],
         ["mix", "kept", "--id", "clean", "--ood", "noisy", "-m", "model0", "-m", "model7"],
     ],
     ids=" ".join,

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.errors import InputError
 from shiftbed.tables.answers import answers_from_store
 from shiftbed.tables.mixing import ensemble_table, mixed_table
+from tests.tables.digits import predictions as predictions_of_digits
 from tests.tables.digits import write_store
 
 
@@ -34,6 +36,21 @@ def test_votes(sides):
     assert frame["ood_accuracy"][1] >= np.median(sides[1].right.mean(axis=1))
     own = ensemble_table(*sides, {"one": ["model3"]})
     assert own["ood_accuracy"][0] == pytest.approx(sides[1].right[3].mean())
+
+
+def test_mean_probabilities_where_logits_were_kept(tmp_path):
+    store = write_store(tmp_path / "store")
+    both = [answers_from_store(store, name) for name in ("clean", "noisy")]
+    members = {"three": ["model2", "model5", "model7"]}
+    frame = ensemble_table(*both, members, store=store)
+    assert frame["rule"].to_list() == ["majority vote", "mean probability"]
+    logits, labels = predictions_of_digits()
+    p = np.mean([softmax(logits["noisy"][m], axis=1) for m in members["three"]], axis=0)
+    right = (p.argmax(axis=1) == labels["noisy"]).mean()
+    assert frame["ood_accuracy"][1] == pytest.approx(right, abs=1.5 / len(p))  # 16-bit logits
+    lean = write_store(tmp_path / "lean", keep_logits=False)
+    bare = [answers_from_store(lean, name) for name in ("clean", "noisy")]
+    assert ensemble_table(*bare, members, store=lean)["rule"].to_list() == ["majority vote"]
 
 
 def test_a_vote_of_67_models_on_validation_and_v2(predictions):

@@ -1,4 +1,4 @@
-"""What is known of networks for one (ID, OOD) pair: the table that wenzel2022's questions are asked of.
+"""What is known of networks for one (ID, OOD) pair: what wenzel2022's questions are asked of.
 
 wenzel2022 (Section 3) fine-tunes many networks on the ID data set of each pair and measures many
 metrics on ID, corrupted ID, held-out OOD and OOD data. One ``PairTable`` holds one pair; a study is

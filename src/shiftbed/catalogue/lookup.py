@@ -98,7 +98,8 @@ def look_up(name: str) -> TestSetEntry | Task | KnownShift:
         return known[name]
     if "/" in name:
         return find(name)
-    raise unknown("shift, test set or task", name, [*names(), *_TASKS, *known])
+    every = dict.fromkeys([*names(), *_TASKS, *known])
+    raise unknown("shift, test set or task", name, every)
 
 
 def _part(entry: TestSetEntry, part: str) -> TestSetEntry:

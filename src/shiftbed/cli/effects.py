@@ -7,18 +7,16 @@ import typer
 from shiftbed.cli.output import AsJson, Level, as_json, records
 from shiftbed.cli.study import (
     Draws,
-    Figure,
     Kinds,
-    Output,
     Seed,
     Source,
     Tasks,
-    check_files,
     open_study,
     print_table,
     study_notes,
     write,
 )
+from shiftbed.cli.tablefile import Figure, Output, check_files
 from shiftbed.errors import InputError, unknown
 
 if TYPE_CHECKING:

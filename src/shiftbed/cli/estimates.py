@@ -7,7 +7,8 @@ import typer
 from shiftbed.cli.fitting import ScaleName
 from shiftbed.cli.output import AsJson, Level, as_json, p_value, percent, points, table
 from shiftbed.cli.output import records as rows_of
-from shiftbed.cli.similarity import FigureFile, Most, OnlyModels, TableFile
+from shiftbed.cli.similarity import Most, OnlyModels
+from shiftbed.cli.tablefile import Figure, Output, check_files
 from shiftbed.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def estimate(
     model: OnlyModels = None,
     most: Most = 20,
     level: Level = 0.95,
-    output: TableFile = None,
-    figure: FigureFile = None,
+    output: Output = None,
+    figure: Figure = None,
     json: AsJson = False,
 ) -> None:
     """OOD accuracy without OOD labels: agreement-on-the-line, thresholded confidence and others.
@@ -42,7 +43,6 @@ def estimate(
     If OOD labels are there they only serve to say how far off each method is.
     """
     from shiftbed.cli.answers import open_two
-    from shiftbed.cli.similarity import check_files
     from shiftbed.cli.tablefile import write_table
     from shiftbed.figures import save
     from shiftbed.figures.similarity import estimates_chart
@@ -203,19 +203,20 @@ def mix(
     ] = None,
     scale: ScaleName = "logit",
     level: Level = 0.95,
-    output: TableFile = None,
-    figure: FigureFile = None,
+    output: Output = None,
+    figure: Figure = None,
     json: AsJson = False,
 ) -> None:
     """Classifiers made of stored predictions: mixed ones on the chord, majority votes; their ρ.
 
-    With two --model: their chord. Without: votes of the best 3, 5, 10 and all models.
+    With two --model: their chord. Without: ensembles of the best 3, 5, 10 and all models, by vote
+    and, where a store kept the logits, by mean probability.
     """
     from shiftbed.cli.answers import open_two
-    from shiftbed.cli.similarity import check_files
     from shiftbed.cli.tablefile import write_table
     from shiftbed.figures import save
     from shiftbed.figures.similarity import made_chart
+    from shiftbed.store import PredictionStore
     from shiftbed.tables.answers import matched
     from shiftbed.tables.mixing import ensemble_table, mixed_table
 
@@ -226,7 +227,9 @@ def mix(
     if model:
         found = mixed_table(first, second, model[0], model[1], scale=scale, level=level)
     else:
-        found = ensemble_table(first, second, scale=scale, level=level)
+        stored = target is None and first.kept is not None
+        store = PredictionStore.existing(source) if stored else None
+        found = ensemble_table(first, second, store=store, scale=scale, level=level)
     if output is not None:
         write_table(found, output)
     if figure is not None:
@@ -246,7 +249,7 @@ def _print_made(found: "pl.DataFrame", source: str, target: str, models: int) ->
         ["classifier", f"{source} (%)", f"{target} (%)", "predicted", "ρ", "interval", "p"],
         [
             (
-                r["classifier"],
+                r["classifier"] + (f", {r['rule']}" if "rule" in r else ""),
                 percent(r["id_accuracy"]),
                 percent(r["ood_accuracy"]),
                 percent(r["predicted"]),
@@ -259,5 +262,10 @@ def _print_made(found: "pl.DataFrame", source: str, target: str, models: int) ->
         notes=[
             f"ρ against the line through {models} models; intervals are paired over images.",
             *(["Some lie outside the fitted range."] if found["extrapolated"].any() else []),
+            *(
+                ["No mean probabilities: they need a store that kept the logits."]
+                if "rule" in found.columns and "mean probability" not in found["rule"]
+                else []
+            ),
         ],
     )

@@ -5,19 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbed.cli.output import AsJson, Level, as_json, number, records, table
-from shiftbed.cli.study import (
-    Draws,
-    Figure,
-    Kinds,
-    Output,
-    Seed,
-    Source,
-    Tasks,
-    check_files,
-    counted,
-    open_study,
-    write,
-)
+from shiftbed.cli.study import Draws, Kinds, Seed, Source, Tasks, counted, open_study, write
+from shiftbed.cli.tablefile import Figure, Output, check_files
 from shiftbed.errors import unknown
 
 if TYPE_CHECKING:

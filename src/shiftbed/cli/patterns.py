@@ -7,19 +7,8 @@ import typer
 from shiftbed.cli.factors import Only
 from shiftbed.cli.fitting import ScaleName
 from shiftbed.cli.output import AsJson, Level, as_json, number, pairs, percent, records, table
-from shiftbed.cli.study import (
-    Draws,
-    Figure,
-    Kinds,
-    Output,
-    Seed,
-    Source,
-    Tasks,
-    check_files,
-    counted,
-    open_study,
-    write,
-)
+from shiftbed.cli.study import Draws, Kinds, Seed, Source, Tasks, counted, open_study, write
+from shiftbed.cli.tablefile import Figure, Output, check_files
 from shiftbed.errors import InputError, unknown
 
 __all__ = ["patterns"]

@@ -18,6 +18,7 @@ from shiftbed.cli.output import (
     records,
     table,
 )
+from shiftbed.cli.tablefile import Figure, Output, check_files
 from shiftbed.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,15 +26,8 @@ if TYPE_CHECKING:
 
     from shiftbed.tables.answers import JointAnswers
 
-__all__ = ["FigureFile", "Most", "OnlyModels", "TableFile", "check_files", "similarity"]
+__all__ = ["Most", "OnlyModels", "similarity"]
 
-TableFile = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Write the table to a .parquet, .csv or .json file."),
-]
-FigureFile = Annotated[
-    Path | None, typer.Option(help="Draw it to a .png, .svg, .pdf or .html file.")
-]
 OnlyModels = Annotated[list[str] | None, typer.Option("--model", "-m", help="Only these models.")]
 Most = Annotated[int, typer.Option("--most", "-n", help="How many rows to print.", min=1)]
 
@@ -71,8 +65,8 @@ def similarity(
     cone: Annotated[float, typer.Option(help="Factor c of the cone p/c ≤ q ≤ c·p.")] = 2.0,
     most: Most = 20,
     level: Level = 0.95,
-    output: TableFile = None,
-    figure: FigureFile = None,
+    output: Output = None,
+    figure: Figure = None,
     json: AsJson = False,
 ) -> None:
     """Dominance, agreement and error consistency of every two models on the same examples.
@@ -132,19 +126,6 @@ def similarity(
         print(closeness[1]["reading"])
     for path in filter(None, (output, figure)):
         print(f"wrote {path}")
-
-
-def check_files(output: Path | None, figure: Path | None) -> None:
-    """Refuse names of files before the work, not after it."""
-    from shiftbed.cli.tablefile import check_table_path
-    from shiftbed.figures import SUFFIXES
-
-    if output is not None:
-        check_table_path(output)
-    if figure is not None and figure.suffix.lower() not in SUFFIXES:
-        raise InputError(
-            f"{figure}: a figure is written to {', '.join(SUFFIXES)}, not {figure.suffix!r}"
-        )
 
 
 def _notes(answers: "JointAnswers", found: Any, mean: Any, level: float) -> list[str]:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shiftbed.cli.output import number, p_value, records, table
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import unknown
 
 if TYPE_CHECKING:
     import polars as pl
 
     from shiftbed.analysis.pairs import PairTable
 
-__all__ = ["Draws", "Figure", "Kinds", "Output", "Seed", "Source", "Tasks", "check_files"]
-__all__ += ["counted", "open_study", "print_table", "study_notes", "write"]
+__all__ = ["Draws", "Kinds", "Seed", "Source", "Tasks", "counted", "open_study", "print_table"]
+__all__ += ["study_notes", "write"]
 
 Source = Annotated[
     str,
@@ -28,10 +28,6 @@ Kinds = Annotated[list[str] | None, typer.Option("--kind", help="Only these type
 Tasks = Annotated[list[str] | None, typer.Option("--task", help="Only these tasks.")]
 Draws = Annotated[int, typer.Option(help="Resamples for intervals.")]
 Seed = Annotated[int, typer.Option(help="Seed of the resampling.")]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the table: .parquet, .csv or .json.")
-]
-Figure = Annotated[Path | None, typer.Option(help="Draw the table: .png, .svg, .pdf or .html.")]
 
 
 def counted(n: int, what: str) -> str:
@@ -40,17 +36,6 @@ def counted(n: int, what: str) -> str:
     ('1 pair', '2 pairs')
     """
     return f"{n} {what}" + ("" if n == 1 else "s")
-
-
-def check_files(output: Path | None, figure: Path | None) -> None:
-    """Refuse a file of the wrong kind before anything is computed."""
-    from shiftbed.cli.tablefile import check_table_path
-    from shiftbed.figures import SUFFIXES
-
-    if output is not None:
-        check_table_path(output)
-    if figure is not None and figure.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{figure}: a figure is written to {', '.join(SUFFIXES)}")
 
 
 def open_study(

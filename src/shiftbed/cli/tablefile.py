@@ -1,16 +1,34 @@
-"""Finished tables to files: Parquet, CSV or JSON, whole or not at all."""
+"""Finished tables to files: Parquet, CSV or JSON, whole or not at all; options for them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from shiftbed.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["TABLE_SUFFIXES", "check_table_path", "write_table"]
+__all__ = ["TABLE_SUFFIXES", "Figure", "Output", "check_files", "check_table_path", "write_table"]
 
 TABLE_SUFFIXES = (".parquet", ".csv", ".json")
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the table: .parquet, .csv or .json.")
+]
+Figure = Annotated[Path | None, typer.Option(help="Draw it: .png, .svg, .pdf or .html.")]
+
+
+def check_files(output: Path | None, figure: Path | None) -> None:
+    """Refuse a file of the wrong kind before anything is computed."""
+    from shiftbed.figures import SUFFIXES
+
+    if output is not None:
+        check_table_path(output)
+    if figure is not None and figure.suffix.lower() not in SUFFIXES:
+        raise InputError(
+            f"{figure}: a figure is written to {', '.join(SUFFIXES)}, not {figure.suffix!r}"
+        )
 
 
 def check_table_path(path: str | Path) -> str:

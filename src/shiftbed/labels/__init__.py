@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from shiftbed.errors import InputError, unknown
 from shiftbed.labels.steps import (
     HOW,
+    SEVERAL,
     ClassMap,
     Subset,
     check_width,
@@ -56,6 +57,7 @@ def class_map(
     *,
     targets: Sequence[str] | int | None = None,
     of: int | None = None,
+    overlapping: bool = False,
 ) -> "LabelPolicy":
     """Many classes to one: each target has the combined score of the classes mapped to it.
 
@@ -63,7 +65,8 @@ def class_map(
     (superclasses). Max of softmax and max of logits differ by a constant per image only. Targets
     are in the order of the mapping if they are names, and the labels 0, 1, … if they are numbers.
     ``targets`` is the whole target label space, where some targets have no class: these are never
-    predicted.
+    predicted. With ``overlapping``, a class may belong to several targets (many-to-many); images
+    labelled with such a class have a set of labels then, see ``relabel_sets``.
 
     >>> policy = class_map({"bird": [0, 1], "dog": [2]}, how="sum")
     >>> np.exp(policy.apply(np.log([[0.3, 0.3, 0.4]]))).round(3)
@@ -87,6 +90,7 @@ def class_map(
         ),
         how,
         names,
+        overlapping,
     )
     policy = LabelPolicy((step,))
     return full(of).then(policy) if of is not None else policy
@@ -216,7 +220,14 @@ class LabelPolicy:
         for step in self.steps:
             table = step.table()
             inside = (new >= 0) & (new < len(table))
-            new = np.where(inside, table[np.where(inside, new, 0)], -1)
+            mapped = np.where(inside, table[np.where(inside, new, 0)], -1)
+            if (mapped == SEVERAL).any():
+                one = int(new[mapped == SEVERAL][0])
+                raise InputError(
+                    f"class {one} belongs to several targets of the class map: its images have "
+                    "sets of labels (relabel_sets), not one"
+                )
+            new = mapped
         return new
 
     def relabel_sets(self, sets: Iterable[Collection[int]]) -> tuple[tuple[int, ...], ...]:
@@ -225,8 +236,14 @@ class LabelPolicy:
         >>> subset([4, 2]).relabel_sets([(2, 3, 4), (3,)])
         ((0, 1), ())
         """
-        new = (self.relabel(np.array([*one], dtype=np.int64)) for one in sets)
-        return tuple(tuple(sorted({int(label) for label in one if label >= 0})) for one in new)
+        found = [set(map(int, one)) for one in sets]
+        for step in self.steps:
+            targets = step.targets()
+            found = [
+                {new for label in one if 0 <= label < len(targets) for new in targets[label]}
+                for one in found
+            ]
+        return tuple(tuple(sorted(label for label in one if label >= 0)) for one in found)
 
     def judge(
         self, predicted: ArrayLike, labels: Sequence[Collection[int]] | NDArray[Any]
@@ -258,6 +275,7 @@ class LabelPolicy:
             {"subset": step.indices}
             if isinstance(step, Subset)
             else {"map": step.groups, "how": step.how, "names": step.names}
+            | ({"overlapping": True} if step.overlapping else {})
             for step in self.steps
         ]
         return json.dumps({"classes": self.classes, "steps": steps, "multi_label": self.multi})

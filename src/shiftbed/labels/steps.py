@@ -27,6 +27,10 @@ _BLOCK = 1024
 """Images whose scores are combined at a time, to stay within the processor's caches."""
 
 
+SEVERAL = -2
+"""In place of a new label, where a class has several."""
+
+
 @dataclass(frozen=True)
 class Subset:
     """A step that keeps these classes."""
@@ -68,6 +72,10 @@ class Subset:
         table[list(self.indices)] = np.arange(self.width)
         return table
 
+    def targets(self) -> list[tuple[int, ...]]:
+        """For each class all its new labels: one or none."""
+        return [() if one < 0 else (int(one),) for one in self.table()]
+
 
 @dataclass(frozen=True)
 class ClassMap:
@@ -76,9 +84,15 @@ class ClassMap:
     groups: tuple[tuple[int, ...], ...]
     how: str
     names: tuple[str, ...]
+    overlapping: bool = False
+    """Whether a class may belong to several targets (many-to-many)."""
 
     def __post_init__(self) -> None:
-        _distinct([one for group in self.groups for one in group], "class map")
+        used = [one for group in self.groups for one in group]
+        _distinct(sorted(set(used)) if self.overlapping else used, "class map")
+        for group in self.groups if self.overlapping else ():
+            if group:
+                _distinct(group, "class map")
         if self.how not in HOW:
             raise unknown("way to combine classes", self.how, HOW)
         if len(self.names) != len(self.groups) or len(set(self.names)) < len(self.names):
@@ -128,18 +142,32 @@ class ClassMap:
 
     def describe(self, classes: int | None) -> str:
         """In words, from a label space of ``classes``."""
-        used = sum(map(len, self.groups))
+        used = len({one for group in self.groups for one in group})
         of = f" of {classes}" if classes is not None and classes != used else ""
         empty = sum(not group for group in self.groups)
         never = f" ({empty} of them never predicted)" if empty else ""
-        return f"{used}{of} classes mapped to {self.width}{never} by {HOW[self.how]}"
+        shared = len(self.shared())
+        several = f", {shared} of them to several" if shared else ""
+        return f"{used}{of} classes mapped to {self.width}{never}{several} by {HOW[self.how]}"
+
+    def shared(self) -> tuple[int, ...]:
+        """Classes that belong to several targets."""
+        targets = self.targets()
+        return tuple(one for one in range(self.needs) if len(targets[one]) > 1)
 
     def table(self) -> NDArray[np.int64]:
-        """For each class its new label, −1 if it has none."""
-        table = np.full(self.needs, -1, dtype=np.int64)
+        """For each class its new label, −1 if it has none, ``SEVERAL`` if it has several."""
+        targets = self.targets()
+        new = [one[0] if len(one) == 1 else SEVERAL if one else -1 for one in targets]
+        return np.array(new, dtype=np.int64)
+
+    def targets(self) -> list[tuple[int, ...]]:
+        """For each class all its new labels."""
+        found: list[tuple[int, ...]] = [() for _ in range(self.needs)]
         for at, group in enumerate(self.groups):
-            table[list(group)] = at
-        return table
+            for one in group:
+                found[one] += (at,)
+        return found
 
 
 def step_from_json(read: dict[str, Any]) -> Subset | ClassMap:
@@ -148,7 +176,10 @@ def step_from_json(read: dict[str, Any]) -> Subset | ClassMap:
     groups = tuple(
         tuple(sorted(whole_number(one, "a class index") for one in group)) for group in read["map"]
     )
-    return ClassMap(groups, str(read["how"]), tuple(map(str, read["names"])))
+    overlapping = read.get("overlapping", False)
+    if not isinstance(overlapping, bool):
+        raise InputError("overlapping must be true or false")
+    return ClassMap(groups, str(read["how"]), tuple(map(str, read["names"])), overlapping)
 
 
 def check_width(classes: int, step: Subset | ClassMap) -> None:

@@ -13,7 +13,14 @@ from shiftbed.analysis.label_free import negative_entropy
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore, StoredTestSet
 
-__all__ = ["MAX_PROBABILITY", "NEGATIVE_ENTROPY", "JointAnswers", "answers_from_store", "matched"]
+__all__ = [
+    "MAX_PROBABILITY",
+    "NEGATIVE_ENTROPY",
+    "JointAnswers",
+    "answers_from_store",
+    "matched",
+    "mean_probabilities",
+]
 
 MAX_PROBABILITY = "max-probability"
 NEGATIVE_ENTROPY = "negative-entropy"
@@ -35,6 +42,8 @@ class JointAnswers:
     """(M, N) by name of the score; NaN rows for models that do not have it."""
     left_out: int = 0
     """Examples that a model could not read or that have no label."""
+    kept: NDArray[np.bool_] | None = None
+    """Which examples of the stored test set these are; None where it is no store's."""
 
     @property
     def n(self) -> int:
@@ -112,7 +121,27 @@ def answers_from_store(
         labels=None if bare else test_set.labels[keep],
         scores=found,
         left_out=int((~keep).sum()),
+        kept=keep,
     )
+
+
+def mean_probabilities(
+    store: PredictionStore, answers: JointAnswers, models: Iterable[str]
+) -> NDArray[np.float64] | None:
+    """(N, K): mean probability of each class over some models; None if one's logits were not kept.
+
+    One model's logits are in memory at a time.
+    """
+    total: NDArray[np.float64] | None = None
+    names = list(models)
+    for name in names:
+        frame = store.read(name, answers.setting, ["class_1", "logits"])
+        if "logits" not in frame.columns or answers.kept is None:
+            return None
+        logits = frame["logits"].filter(pl.Series(answers.kept))
+        p = softmax(np.array(logits.to_list(), dtype=np.float64), axis=1)
+        total = p if total is None else total + p
+    return None if total is None else total / len(names)
 
 
 def _setting(store: PredictionStore, setting: str | None) -> str:

@@ -8,11 +8,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.analysis.baseline import Baseline, fit_baseline
-from shiftbed.analysis.mixing import majority_vote, mixed, robustness_of
+from shiftbed.analysis.mixing import majority_vote, mean_probability, mixed, robustness_of
 from shiftbed.analysis.robustness import Robustness
 from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale
-from shiftbed.tables.answers import JointAnswers, matched
+from shiftbed.store import PredictionStore
+from shiftbed.tables.answers import JointAnswers, matched, mean_probabilities
 
 __all__ = ["ensemble_table", "mixed_table"]
 
@@ -50,13 +51,15 @@ def ensemble_table(
     target: JointAnswers,
     members: Mapping[str, Sequence[str]] | None = None,
     *,
+    store: PredictionStore | None = None,
     scale: str | Scale = LOGIT,
     level: float = 0.95,
 ) -> pl.DataFrame:
-    """Majority votes of top-1 answers: accuracies and ρ of each ensemble.
+    """Ensembles: majority votes of top-1 answers and, where logits were kept, mean probabilities.
 
     ``members`` names the models of each ensemble, the most trusted first (it wins ties); by
-    default the best 3, 5 and 10 and all models by ID accuracy.
+    default the best 3, 5 and 10 and all models by ID accuracy. ``store`` is where both settings
+    come from, if they do: mean probabilities need the probabilities of all classes.
     """
     source, target = matched(source, target)
     if source.classes is None or target.classes is None:
@@ -68,12 +71,32 @@ def ensemble_table(
         members = {f"best {size} on {source.setting}": best[:size] for size in sizes}
         members |= {f"all {len(best)}": best}
     baseline = _baseline(source, target, scale)
-    rows = [np.stack([_vote(side, one) for one in members.values()]) for side in (source, target)]
+    sides = (source, target)
+    made = [
+        (name, "majority vote", len(one), [_vote(side, one) for side in sides])
+        for name, one in members.items()
+    ]
+    for name, one in members.items() if store is not None else ():
+        means = [_average(store, side, one) for side in sides]
+        if all(mean is not None for mean in means):
+            made.append((name, "mean probability", len(one), [np.asarray(m) for m in means]))
     columns: dict[str, list[Any]] = {
-        "classifier": list(members),
-        "members": [len(one) for one in members.values()],
+        "classifier": [one[0] for one in made],
+        "rule": [one[1] for one in made],
+        "members": [one[2] for one in made],
     }
+    rows = [np.stack([one[3][side] for one in made]) for side in (0, 1)]
     return _table(columns, source, target, baseline, rows, level)
+
+
+def _average(
+    store: PredictionStore | None, side: JointAnswers, members: Sequence[str]
+) -> NDArray[np.bool_] | None:
+    """(N,): whether the class of the highest mean probability is right, if that can be told."""
+    if store is None or side.labels is None or (side.labels < 0).any():
+        return None
+    mean = mean_probabilities(store, side, members)
+    return None if mean is None else np.asarray(mean_probability(mean[None]) == side.labels)
 
 
 def _vote(side: JointAnswers, members: Sequence[str]) -> NDArray[np.bool_]:

@@ -28,7 +28,7 @@ def combine(testbeds: Sequence[Testbed]) -> Testbed:
         raise InputError("no testbed to combine")
     if len(testbeds) == 1:
         return testbeds[0]
-    first, *others = testbeds
+    first = testbeds[0]
     settings = list(dict.fromkeys(s for bed in testbeds for s in bed.settings))
     names: set[str] = set()
     frames, values, sizes = [], [], []

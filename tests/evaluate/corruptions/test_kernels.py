@@ -6,6 +6,8 @@ import io
 import cv2
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from scipy import ndimage
 
@@ -101,6 +103,17 @@ def test_pixelate_is_pillows(severity, size):
     expected = np.asarray(few.resize((width, height), Image.Resampling.NEAREST))
     # Pillow rounds to 8 bits twice
     assert np.abs(corrupted(x, "pixelate", severity) * 255 - expected).max() < 1.01
+
+
+@given(st.integers(8, 400), st.sampled_from([0.25, 0.3, 0.4, 0.5, 0.6, 0.65, 0.85, 0.95]))
+def test_pixels_are_averaged_and_repeated_as_by_pillow(size, factor):
+    values = np.random.default_rng(size).integers(0, 256, size).astype(np.float32)
+    first, last, shown = digital.bounds(size, factor)
+    few = Image.fromarray(values[None]).resize((len(first), 1), Image.Resampling.BOX)
+    means = [values[a:b].mean() for a, b in zip(first, last, strict=True)]
+    assert np.asarray(few)[0] == pytest.approx(np.array(means), abs=1e-3)
+    back = np.asarray(few.resize((size, 1), Image.Resampling.NEAREST))[0]
+    assert np.array_equal(back, np.asarray(few)[0][shown])
 
 
 @pytest.mark.parametrize("severity", FIVE)

@@ -1,4 +1,4 @@
-"""Against the `imagecorruptions` package 1.1.2, through what ``tools.reference_corruptions`` stored.
+"""Against the `imagecorruptions` package 1.1.2: what ``tools.reference_corruptions`` stored.
 
 Where nothing is drawn, the largest error is stated; on a 32×40 picture with ImageNet-C's parameters
 at severities 1, 3 and 5. Where something is drawn, mean, variance and power in six rings of the

@@ -1,5 +1,6 @@
 """Gradient ascent with steps of one size, and the bookkeeping both attacks share."""
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -59,19 +60,26 @@ class Track:
         self.zero = torch.zeros_like(self.y, dtype=torch.bool)
         self.not_finite = self.zero.clone()
 
+    def all(self, rows: Tensor) -> bool:
+        """Whether nothing was dropped yet; rows are in order, so none need be looked up."""
+        return len(rows) == len(self.y)
+
+    def open(self, rows: Tensor) -> Tensor:
+        """Which of ``rows`` are not fooled yet."""
+        return (self.when if self.all(rows) else self.when[rows]) < 0
+
     def see(self, step: int, rows: Tensor, pixels: Tensor, logits: Tensor, loss: Tensor) -> Tensor:
         """Note which of ``rows`` are fooled now, and return that."""
         if self.logits is None:
             self.logits = torch.empty(len(self.y), logits.shape[1], device=logits.device)
         if step < 2:
             (self.first_loss if step else self.start_loss)[rows] = loss
-        self.loss[rows] = loss
-        wrong = logits.argmax(1) != self.y[rows]
-        whole = torch.isfinite(loss)
-        if not bool(whole.all()):  # what is not a number fools no one
+        wrong = logits.argmax(1) != (self.y if self.all(rows) else self.y[rows])
+        if not math.isfinite(float(loss.sum())):  # what is not a number fools no one
+            whole = torch.isfinite(loss)
             self.not_finite[rows] |= ~whole
             wrong &= whole
-        new = (wrong & (self.when[rows] < 0)).nonzero().squeeze(1)
+        new = (wrong & self.open(rows)).nonzero().squeeze(1)
         if len(new):
             at = rows[new]
             self.when[at] = step
@@ -81,16 +89,19 @@ class Track:
 
     def mark(self, rows: Tensor, gradient: Tensor, first: bool) -> None:
         """Count a pass; look at the first gradient."""
-        self.passes[rows] += 1
+        if self.all(rows):
+            self.passes += 1
+        else:
+            self.passes[rows] += 1
         if first:
             self.zero[rows] = lengths(gradient.abs()) == 0
 
     def remaining(self, rows: Tensor) -> Tensor | None:
         """Positions in ``rows`` of what is not fooled yet, if it is time to drop the others."""
-        open_ = (self.when[rows] < 0).nonzero().squeeze(1)
-        if len(rows) - len(open_) < max(1, len(rows) // _DROP):
+        left = self.open(rows).nonzero().squeeze(1)
+        if len(rows) - len(left) < max(1, len(rows) // _DROP):
             return None
-        return open_
+        return left
 
     def ended(self, pixels: Tensor, logits: Tensor, wrong: Tensor, keep: str) -> Ascent:
         """The outcome, from the end points of all examples; the first fooling iterate stands in
@@ -112,7 +123,7 @@ class Track:
 
 def finite(gradient: Tensor, track: Track, rows: Tensor) -> Tensor:
     """The gradient, what is not finite in it as 0."""
-    if bool(torch.isfinite(gradient.sum())):
+    if math.isfinite(float(gradient.sum())):
         return gradient
     bad = ~torch.isfinite(gradient).flatten(1).all(1)
     track.not_finite[rows] |= bad
@@ -137,7 +148,7 @@ def ascend(
     """
     track = Track(y=y, pixels=torch.empty_like(ball.x))
     rows = torch.arange(len(y), device=y.device)
-    ends, end_logits, end_wrong = torch.empty_like(ball.x), None, torch.ones_like(track.zero)
+    ends, end_wrong = torch.empty_like(ball.x), torch.ones_like(track.zero)
     delta = start
     pixels, move = ball.x + delta, torch.empty_like(delta)
     for count in range(steps + 1):
@@ -145,16 +156,18 @@ def ascend(
             logits = victim(pixels.requires_grad_(count < steps))
         loss, pull = cross_entropy(logits.detach(), y)
         wrong = track.see(count, rows, pixels.detach(), logits.detach(), loss)
-        if count == steps or (early_stop and bool((track.when[rows] >= 0).all())):
+        if count == steps or (early_stop and not bool(track.open(rows).any())):
             break
         gradient = finite(victim.pull_back(logits, pixels, pull), track, rows)
         track.mark(rows, gradient, first=count == 0)
         delta.add_(ball.direction(gradient, move), alpha=step)
         ball.project_(delta)
         if early_stop and (left := track.remaining(rows)) is not None:
+            track.loss[rows] = loss
             rows, y, ball, delta = rows[left], y[left], ball.take(left), take(delta, left)
             pixels, move = torch.empty_like(delta), torch.empty_like(delta)
         torch.add(ball.x, delta, out=pixels)
+    track.loss[rows] = loss
     end_logits = logits.new_empty(len(track.y), logits.shape[1])
     ends[rows], end_logits[rows], end_wrong[rows] = pixels.detach(), logits.detach(), wrong
     if early_stop:  # those dropped have their first fooling iterate

@@ -87,7 +87,7 @@ def ascend(
             logits = victim(pixels.requires_grad_(going_on))
         now, pull = measure(logits.detach(), state.y)
         track.see(count, state.rows, pixels.detach(), logits.detach(), now)
-        stopped = early_stop and bool((track.when[state.rows] >= 0).all())
+        stopped = early_stop and not bool(track.open(state.rows).any())
         if going_on and not stopped:
             state.gradient = finite(victim.pull_back(logits, pixels, pull), track, state.rows)
             track.mark(state.rows, state.gradient, first=False)

@@ -53,9 +53,14 @@ def bounds(size: int, factor: float) -> tuple[Ints, Ints, Ints]:
     few = max(int(size * factor), 1)
     step = size / few
     centres = (np.arange(few) + 0.5) * step
-    first = np.maximum((centres - step / 2 + 0.5).astype(np.int64), 0)
-    last = np.minimum((centres + step / 2 + 0.5).astype(np.int64), size)
-    shown = ((np.arange(size) + 0.5) * (few / size)).astype(np.int64)
+    at, middle = np.arange(size)[None, :], centres[:, None]
+    off = (at - middle + 0.5) * (1 / step)
+    inside = (off > -0.5) & (off <= 0.5)  # and once more, with the rounding of Pillow's bounds
+    inside &= (at >= np.floor(middle - step / 2 + 0.5)) & (at < np.floor(middle + step / 2 + 0.5))
+    first = inside.argmax(axis=1)
+    last = first + inside.sum(axis=1)
+    back = few / size
+    shown = np.add.accumulate([back * 0.5, *[back] * (size - 1)]).astype(np.int64)  # as Pillow sums
     return first, last, np.minimum(shown, few - 1)
 
 

@@ -40,8 +40,11 @@ class Model(ABC):
     """Whether there is a ``module`` to take gradients of."""
 
     @abstractmethod
-    def logits(self, pixels: Pixels) -> Floats:
-        """(N, classes) logits of (N, C, H, W) pixels: float32 in [0, 1], or uint8."""
+    def logits(self, pixels: Pixels, *, within: bool = True) -> Floats:
+        """(N, classes) logits of (N, C, H, W) pixels: float32 in [0, 1], or uint8.
+
+        With ``within`` false, pixels may leave [0, 1], as they do along a probe's path.
+        """
 
     def describe(self) -> dict[str, Any]:
         """Everything that identifies it, as JSON types, for the record beside every result."""
@@ -72,8 +75,8 @@ class FunctionModel(Model):
     engine: str = "python"
     """Name of its only backend."""
 
-    def logits(self, pixels: Pixels) -> Floats:
-        x = normalised(as_fractions(pixels, self.preprocessing), self.preprocessing)
+    def logits(self, pixels: Pixels, *, within: bool = True) -> Floats:
+        x = normalised(as_fractions(pixels, self.preprocessing, within=within), self.preprocessing)
         found = np.asarray(self.function(x))
         if found.shape != (len(x), self.classes):
             raise InputError(
@@ -82,10 +85,10 @@ class FunctionModel(Model):
         return found.astype(np.float32, copy=False)
 
 
-def check_pixels(pixels: Pixels, preprocessing: Preprocessing) -> None:
+def check_pixels(pixels: Pixels, preprocessing: Preprocessing, *, within: bool = True) -> None:
     """Refuse what are no pixels of this model: wrong axes, type, channels or range.
 
-    The range is looked at in the first image only.
+    The range is looked at in the first image only, and only if pixels must be ``within`` it.
     """
     channels = preprocessing.channels
     if pixels.ndim != 4 or pixels.shape[1] != channels:
@@ -94,7 +97,7 @@ def check_pixels(pixels: Pixels, preprocessing: Preprocessing) -> None:
         return
     if pixels.dtype != np.float32:
         raise InputError(f"pixels must be float32 in [0, 1] or uint8, got {pixels.dtype}")
-    if len(pixels) and not (pixels[0].min() >= -0.01 and pixels[0].max() <= 1.01):
+    if within and len(pixels) and not (pixels[0].min() >= -0.01 and pixels[0].max() <= 1.01):
         low, high = float(pixels[0].min()), float(pixels[0].max())
         raise InputError(
             f"pixels must lie in [0, 1], got [{low:.3g}, {high:.3g}]; "
@@ -102,9 +105,9 @@ def check_pixels(pixels: Pixels, preprocessing: Preprocessing) -> None:
         )
 
 
-def as_fractions(pixels: Pixels, preprocessing: Preprocessing) -> Floats:
+def as_fractions(pixels: Pixels, preprocessing: Preprocessing, *, within: bool = True) -> Floats:
     """Checked pixels as float32 in [0, 1]."""
-    check_pixels(pixels, preprocessing)
+    check_pixels(pixels, preprocessing, within=within)
     if pixels.dtype == np.uint8:
         return np.divide(pixels, np.float32(255), dtype=np.float32)
     return pixels  # type: ignore[return-value]

@@ -32,11 +32,11 @@ class TorchModel(Model):
     """Whether batches are laid out as (N, H, W, C) in memory, which convolutions prefer."""
     differentiable: ClassVar[bool] = True
 
-    def tensor(self, pixels: Pixels) -> "torch.Tensor":
+    def tensor(self, pixels: Pixels, *, within: bool = True) -> "torch.Tensor":
         """Checked pixels as the float32 tensor that ``module`` takes, on its device."""
         import torch
 
-        check_pixels(pixels, self.preprocessing)
+        check_pixels(pixels, self.preprocessing, within=within)
         if not pixels.flags.writeable or min(pixels.strides, default=0) < 0:
             pixels = pixels.copy(order="K")
         x = torch.from_numpy(pixels).to(self.device)
@@ -46,11 +46,11 @@ class TorchModel(Model):
             x = x.contiguous(memory_format=torch.channels_last)
         return x
 
-    def logits(self, pixels: Pixels) -> Floats:
+    def logits(self, pixels: Pixels, *, within: bool = True) -> Floats:
         import torch
 
         with torch.inference_mode():
-            found: Floats = self.module(self.tensor(pixels)).cpu().numpy()
+            found: Floats = self.module(self.tensor(pixels, within=within)).cpu().numpy()
         return found
 
 

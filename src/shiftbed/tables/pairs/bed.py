@@ -49,7 +49,8 @@ def pairs_from_testbed(
                 columns[name] = 1.0 - mean
         for setting in also:
             columns[metric_name("id", setting)] = testbed.accuracy(setting)
-        pairs.append(make_pair(shift.task or testbed.name, shift, tuple(testbed.model_names), columns, info))
+        task = shift.task or testbed.name
+        pairs.append(make_pair(task, shift, tuple(testbed.model_names), columns, info))
     return held_out(pairs, groups)
 
 

@@ -1,7 +1,7 @@
 """WILDS: a table of metadata, images elsewhere, splits in the table.
 
-ID and OOD are the official test splits; Camelyon17 has no ID test set, so its ID validation set
-stands in, as everywhere.
+ID and OOD are the official test splits; Camelyon17 has no ID test set, so we take its ID validation
+set. wenzel2022 does not say what it took.
 """
 
 from collections.abc import Callable
