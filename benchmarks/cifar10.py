@@ -171,7 +171,7 @@ def profiles(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     data = cifar10(options.cache)
     rng = np.random.default_rng(0)
-    count, epochs, test = (6000, 3, 400) if options.quick else (50_000, 4, 1000)
+    count, epochs, test = (5000, 2, 400) if options.quick else (50_000, 4, 1000)
     rows = np.sort(rng.permutation(50_000)[:count])
     kept = np.sort(rng.permutation(10_000)[:test])
     training = data["train"][0][rows], data["train"][1][rows]

@@ -28,8 +28,6 @@ PACKAGES = (
     "imageio",
     "lazy_loader",
     "networkx",
-    "numba",
-    "llvmlite",
     "numpy",
     "opencv-python-headless",
     "packaging",

@@ -56,7 +56,7 @@ def take(browser: Any, path: Path, views: dict[str, str], folder: Path) -> None:
                 picture = Image.open(BytesIO(page.screenshot(full_page=True)))
                 picture = picture.crop((0, 0, width, min(picture.height, TALLEST)))
                 target = folder / f"{name}-{width}.png"
-                picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=64).save(
+                picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=128).save(
                     target, optimize=True
                 )
                 print(f"wrote {target} ({target.stat().st_size // 1024} kB)")

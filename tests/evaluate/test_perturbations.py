@@ -92,7 +92,7 @@ class TestAttacks:
         np.testing.assert_array_equal(none, x)
 
     def test_a_model_without_gradients_is_not_applicable(self):
-        with pytest.raises(NotApplicable, match="not applicable: .* needs gradients"):
+        with pytest.raises(NotApplicable, match="needs gradients"):
             parse_perturbation("pgd-linf:2/255").on(PLAIN)
 
     def test_warnings_are_heard_once(self):

@@ -99,6 +99,23 @@ def test_a_filter_refits_at_once(opened: Open) -> None:
     np.testing.assert_allclose(shown["r2"][0], line.r2, atol=1e-6)
 
 
+def test_a_long_column_is_filtered_by_text(opened: Open, tmp_path: Path) -> None:
+    """timm has hundreds of architectures: models whose architecture contains a text."""
+    from shiftbed.report import write_report
+
+    bed = sb.published("timm")
+    write_report(bed, tmp_path / "timm.html")
+    page = opened("view=scatter", path=tmp_path / "timm.html")
+    page.click("details.filters summary")
+    page.fill("[data-name=has-architecture]", "convnext")
+    page.keyboard.press("Enter")
+    shift = bed.shift(page.input_value("[data-name=shift]"))
+    line = bed.where("architecture=*convnext*").fit(shift, bootstrap=0)
+    shown = figures(page)
+    assert shown["n"] == line.n
+    np.testing.assert_allclose(shown["slope"][0], line.weights, atol=1e-6)
+
+
 def test_intervals_are_pythons(opened: Open) -> None:
     page = opened()
     right, n = [0, 1, 7, 38065, 50000], [10, 10, 1109, 50000, 50000]

@@ -102,6 +102,7 @@ class TestSpec:
             ("frost = 'x'", "no perturbation goes with"),
             ("share = 2", "share must be"),
             ("seed = -1", "seed must be"),
+            ("seed = 3", "nothing is drawn"),
             ('corruption = ["fog:2"]', "did you mean 'corruptions'"),
             ('corruptions = ["frost:1"]\nfrost = "nowhere"', "frost"),
         ],
@@ -143,6 +144,38 @@ def test_a_run_with_corruptions_and_attacks(folder):
     assert record["perturbation"]["seed"] == 0
     assert store.cell("plain", attack)["status"] == "failed"
     assert store.cell("net", dim)["perturbation"]["code"]["file"] == "digit_nets.py"
+
+
+def test_warnings_of_attacks_are_in_the_record(folder):
+    """A model that rounds its input has no gradients: its robustness is not to be trusted."""
+    text = f'[[settings]]\ntest_set = "val"\nperturbation = "{ATTACK}"\nshare = 0.1\n'
+    text += "attack_options = {steps = 5}"
+    head = HEAD.replace("digit_nets:net()", "digit_nets:stepped()")
+    summary = run(read_spec(write(folder, text, head)))
+    setting = f"val@share-0.1+{ATTACK}?steps=5"
+    (warning, *_) = PredictionStore(folder / "store").cell("net", setting)["warnings"]
+    assert "gradient" in warning
+    assert any(note.startswith(f"net on {setting}: warning: ") for note in summary.notes)
+
+
+def test_the_backend_is_measured_once_per_test_set(folder, monkeypatch):
+    from shiftbed.run import execute
+
+    measured = []
+    choose = execute.choose_backend
+
+    def counted(*given, **options):
+        if "images" in options:
+            measured.append(options["images"])
+        return choose(*given, **options)
+
+    monkeypatch.setattr(execute, "choose_backend", counted)
+    text = '[[settings]]\ntest_set = "val"\ncorruptions = ["fog", "snow:1"]\nshare = 0.1'
+    summary = run(read_spec(write(folder, text)))
+    assert len(summary.complete) == 14
+    assert len(measured) == 2  # one per model
+    assert len(set(measured)) == 1
+    assert measured[0] * 2 == summary.images
 
 
 def test_predictions_are_those_of_the_corrupted_pixels(folder):

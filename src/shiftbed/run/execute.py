@@ -158,7 +158,9 @@ def _choose(
     opened = _model(model, options)
     size = int(options["batch_size"])
     whose = setting.test_set.clean or setting.test_set.name
-    key = json.dumps([id(opened), whose, wanted, size])
+    given = [model.spec, dict(model.options), options.get("preprocessing")]
+    place = [options["device"], options["precision"], whose, wanted, size]
+    key = json.dumps([given, place], sort_keys=True)
     if key in _measured:
         return _measured[key]
     rows = range(min(len(test_set), 2 * size))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from shiftbed.run.spec import ModelSpec, SettingSpec
 from shiftbed.store import PredictionStore
@@ -40,6 +40,8 @@ class CellPlan:
 class Task:
     """A few parts of one cell, for one worker. Only this and ``Done`` travel; results do not."""
 
+    work: ClassVar[str] = "shiftbed.run.execute:execute"
+    """The function that does it, MODULE:NAME."""
     store: str
     model: ModelSpec
     setting: SettingSpec

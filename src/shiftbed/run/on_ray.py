@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shiftbed.errors import InputError
-from shiftbed.run.jobs import Done, Task
-from shiftbed.run.runners import TRIES
+from shiftbed.run.jobs import Done
+from shiftbed.run.runners import TRIES, Work
 
 __all__ = ["on_ray"]
 
 
 def on_ray(
-    tasks: Iterable[Task],
+    tasks: Iterable[Work],
     report: Callable[[Done], None],
     *,
     workers: int | None = None,
@@ -53,7 +53,7 @@ def _connect(ray: Any, address: str | None) -> None:
 
 def _drive(
     ray: Any,
-    todo: deque[tuple[Task, int]],
+    todo: deque[tuple[Work, int]],
     report: Callable[[Done], None],
     count: int,
     threads: int,
@@ -61,7 +61,7 @@ def _drive(
 ) -> Iterator[Done]:
     """Keep every actor busy; an actor that died is replaced and its task tried again."""
     actor = ray.remote(num_cpus=threads, num_gpus=gpus, max_restarts=0)(_Actor)
-    busy: dict[Any, tuple[Any, Task, int]] = {}
+    busy: dict[Any, tuple[Any, Work, int]] = {}
 
     def start(worker: Any) -> None:
         task, tries = todo.popleft()
@@ -97,9 +97,8 @@ class _Actor:
 
         torch.set_num_threads(threads)
 
-    def run(self, task: Task) -> tuple[Done, list[Done]]:
-        from shiftbed.run.execute import execute
+    def run(self, task: Work) -> tuple[Done, list[Done]]:
         from shiftbed.run.runners import attempt
 
         parts: list[Done] = []
-        return attempt(execute, task, parts.append), parts
+        return attempt(task, parts.append), parts

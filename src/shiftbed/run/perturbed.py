@@ -98,8 +98,15 @@ def expand(
     base: SettingSpec, wanted: Mapping[str, Any], test_sets: Iterable[TestSetSpec] = ()
 ) -> list[SettingSpec]:
     """A setting with its perturbations: itself first, unless one perturbation alone is wanted."""
-    if not wanted:
-        return [base]
+    found = _expanded(base, wanted, test_sets) if wanted else [base]
+    if base.seed and base.share is None and not any(one.perturbation for one in found):
+        raise InputError(f"setting {base.id!r} has a seed, but nothing is drawn")
+    return found
+
+
+def _expanded(
+    base: SettingSpec, wanted: Mapping[str, Any], test_sets: Iterable[TestSetSpec]
+) -> list[SettingSpec]:
     if base.clean is not None:
         raise InputError(f"setting {base.id!r} is perturbed already, on disk")
     alone = wanted.get("perturbation")

@@ -1,6 +1,7 @@
 """Runners: where tasks are executed. Each takes tasks and yields what is done.
 
-A runner is a function ``(tasks, report) -> Iterator[Done]``; ``report`` hears of every part. A
+A runner is a function ``(tasks, report) -> Iterator[Done]``; ``report`` hears of every part. A task
+is anything that has a key and names the function that does it: a part of a cell, a training run. A
 task whose worker dies is tried again, on another worker, up to three times in all; what it had
 written stays, and is written again to the same bytes.
 """
@@ -11,30 +12,41 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from shiftbed.errors import InputError
-from shiftbed.run.jobs import Done, Task
+from shiftbed.run.jobs import Done
 
-__all__ = ["TRIES", "in_process", "in_processes"]
+__all__ = ["TRIES", "Work", "attempt", "in_process", "in_processes"]
 
 TRIES = 3
 Report = Callable[[Done], None]
 
 
-def in_process(tasks: Iterable[Task], report: Report) -> Iterator[Done]:
+class Work(Protocol):
+    """What a runner can run."""
+
+    work: ClassVar[str]
+    """``MODULE:NAME`` of a function ``(task, report) -> Done``."""
+
+    @property
+    def key(self) -> tuple[str, str]: ...
+
+
+def in_process(tasks: Iterable[Work], report: Report) -> Iterator[Done]:
     """One after the other, in this process."""
-    from shiftbed.run.execute import execute
-
     for task in tasks:
-        yield attempt(execute, task, report)
+        yield attempt(task, report)
 
 
-def attempt(work: Callable[..., Done], task: Task, report: Report) -> Done:
+def attempt(task: Work, report: Report) -> Done:
     """Do a task; an error becomes part of the answer, with its last line."""
+    module, _, name = task.work.partition(":")
     try:
-        return work(task, report)
+        done: Done = getattr(import_module(module), name)(task, report)
+        return done
     except InputError as error:
         return Done(key=task.key, error=str(error))
     except Exception as error:  # a model can raise anything; the rest of the run goes on
@@ -46,12 +58,12 @@ def attempt(work: Callable[..., Done], task: Task, report: Report) -> Done:
 class _Worker:
     process: Any
     pipe: Connection
-    task: Task | None = None
+    task: Work | None = None
     tries: int = 0
 
 
 def in_processes(
-    tasks: Iterable[Task], report: Report, *, workers: int = 2, threads: int | None = None
+    tasks: Iterable[Work], report: Report, *, workers: int = 2, threads: int | None = None
 ) -> Iterator[Done]:
     """On worker processes of this machine, each with its share of the threads."""
     context = mp.get_context("spawn")
@@ -105,7 +117,7 @@ def _hire(context: Any, threads: int | None) -> _Worker:
     return _Worker(process=process, pipe=here)
 
 
-def _assign(worker: _Worker, todo: deque[tuple[Task, int]]) -> None:
+def _assign(worker: _Worker, todo: deque[tuple[Work, int]]) -> None:
     if todo:
         worker.task, worker.tries = todo.popleft()
         with suppress(OSError):  # it may be dead; then its sentinel says so next
@@ -136,14 +148,12 @@ def _work(pipe: Connection, threads: int | None) -> None:
         import torch
 
         torch.set_num_threads(threads)
-    from shiftbed.run.execute import execute
-
     while True:
         try:
             task = pipe.recv()
         except (EOFError, OSError):
             return
-        done = attempt(execute, task, lambda part: pipe.send((False, part)))
+        done = attempt(task, lambda part: pipe.send((False, part)))
         try:
             pipe.send((True, done))
         except OSError:  # whoever asked has gone; what is written stays

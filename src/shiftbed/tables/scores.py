@@ -19,6 +19,7 @@ from shiftbed.analysis.metrics import (
 )
 from shiftbed.errors import unknown
 from shiftbed.store import Answers, PredictionStore, StoredTestSet, read_answers
+from shiftbed.tables.probes import PROBE_METRICS, probe_rows
 
 __all__ = ["METRICS", "score"]
 
@@ -32,7 +33,7 @@ _NEEDS = {
     "worst_group": ["class_1"],
     "disparity": ["class_1", "scale_gradient"],
 }
-METRICS = tuple(_NEEDS)
+METRICS = (*_NEEDS, *PROBE_METRICS)
 _COUNTS = ("top1", "top5")
 
 
@@ -48,14 +49,23 @@ def score(
 
     Accuracies have Clopper–Pearson intervals; means over examples (NLL, Brier) Gaussian ones;
     others none, and the note says so. A metric whose columns a cell lacks is a row with a reason.
-    Few cells are in memory at a time, so memory does not grow with the store.
+    Probes are rows too, of what ``shiftbed probe`` has measured. Few cells are in memory at a time,
+    so memory does not grow with the store.
     """
     check_level(level)
-    wanted = list(metrics)
-    for name in wanted:
-        if name not in _NEEDS:
+    asked = list(metrics)
+    for name in asked:
+        if name not in METRICS:
             raise unknown("metric", name, METRICS)
+    probes = [name for name in asked if name in PROBE_METRICS]
+    wanted = [name for name in asked if name in _NEEDS]
     rows: list[dict[str, Any]] = []
+    if probes:
+        models = None if models is None else list(models)
+        settings = None if settings is None else list(settings)
+        rows += probe_rows(store, probes, models=models, settings=settings, level=level)
+    if not wanted:
+        return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
     for test_set, names in _cells(store, models, settings):
         many = _accuracies(store, names, test_set, level) if wanted == ["top1"] else {}
         for name in names:

@@ -1,13 +1,15 @@
-"""A prediction store as a testbed: accuracies, and who was right on which image."""
+"""A prediction store as a testbed: accuracies, who was right on which image, and probes."""
 
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Shift
 from shiftbed.store import PredictionStore, read_answers
+from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.testbed.record import Testbed
 
 __all__ = ["testbed_from_store"]
@@ -16,6 +18,7 @@ __all__ = ["testbed_from_store"]
 def testbed_from_store(store: PredictionStore) -> Testbed:
     """Top-1 accuracies of all complete cells, with per-image results for paired intervals.
 
+    Probes of these models are settings too, SETTING:METRIC, and listed in ``Testbed.metrics``.
     Models are baseline models unless the testbed says otherwise (``in_fit_set``).
     """
     records = [r for r in store.cells() if r.get("status") == "complete"]
@@ -45,16 +48,52 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
         images = str((test_set.details or {}).get("images") or test_set.fingerprint)
         results[setting] = ImageResults(images=images, right=right, known=known)
     info = {r["model"]: r.get("info", {}) for r in records} | about.get("models", {})
+    probes = _probes(store, names)
+    if probes:
+        value = np.column_stack([value, *(one[0] for one in probes.values())])
+        n = np.column_stack([n, *(one[1] for one in probes.values())])
     return Testbed(
         name=str(about.get("name", "store")),
         title=f"{about.get('name', 'A prediction store')}: {len(names)} models",
         models=_models(names, info),
-        settings=tuple(settings),
+        settings=(*settings, *probes),
         value=value,
         n=n,
         shifts=_shifts(about, settings),
+        metrics={name: name.rpartition(":")[2] for name in probes},
         results=results,
     )
+
+
+def _probes(
+    store: PredictionStore, names: list[str]
+) -> dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    """By SETTING:METRIC, values and numbers of paths of the models, where a probe is complete."""
+    found: dict[str, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
+    records = [r for r in probe_records(store) if r.get("status") == "complete"]
+    for record in records:
+        model, setting, probe = record["model"], record["setting"], record["probe"]
+        metrics = {m: c for m, (p, c) in PROBE_METRICS.items() if p == probe and _main(m)}
+        if model not in names or not metrics:
+            continue
+        frame = read_probe(store, model, setting, probe, list(metrics.values())).drop_nulls()
+        for metric, column in metrics.items():
+            if not len(frame):
+                continue
+            value, n = found.setdefault(
+                f"{setting}:{metric}",
+                (np.full(len(names), np.nan), np.zeros(len(names), dtype=np.int64)),
+            )
+            mean = float(frame[column].cast(pl.Float64).to_numpy().mean())
+            at = names.index(model)
+            value[at] = np.sqrt(mean) if metric == "jacobian_norm" else mean
+            n[at] = len(frame)
+    return dict(sorted(found.items()))
+
+
+def _main(metric: str) -> bool:
+    """The released code's variant is no column of its own: it says nearly the same."""
+    return not metric.endswith("_released")
 
 
 def _models(names: list[str], info: dict[str, dict[str, Any]]) -> pl.DataFrame:

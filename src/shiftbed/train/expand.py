@@ -46,6 +46,6 @@ def short_hash(value: Any) -> str:
     """Twelve hexadecimal digits of the SHA-256 of the canonical text.
 
     >>> short_hash({"lr": 0.1})
-    'aff8ddb9aea4'
+    '9c9ba942d8bb'
     """
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]

@@ -23,6 +23,7 @@ from shiftbed.evaluate.preprocessing import Preprocessing
 if TYPE_CHECKING:
     from shiftbed.train.loop import Run
     from shiftbed.train.prepare import TrainingData
+    from shiftbed.train.stream import Stream
 
 __all__ = [
     "HOOKS",
@@ -69,6 +70,10 @@ class Setup:
     seed: int
     open: Callable[[str], "TrainingData"]
     """Another data set of the recipe by its name, whole: for replay."""
+    stream: Callable[["TrainingData"], "Stream"]
+    """Batches of other data as ``network`` takes them, pixels or features, un-augmented."""
+    old_heads: tuple[nn.Linear, ...] = ()
+    """Copies of the heads that the start's weights came with; none for a random start."""
 
 
 class Objective(ABC):
@@ -76,6 +81,13 @@ class Objective(ABC):
 
     views: int = 0
     """How many further augmented versions of each example ``loss`` needs in ``batch.views``."""
+    clean_first: bool = False
+    """Whether ``batch.pixels`` is only cropped and flipped, and ``views`` are augmentations of it
+    (AugMix); otherwise each is an augmentation of its own."""
+
+    on_features: bool = False
+    """Whether ``loss`` asks nothing of the network but ``network(batch.pixels)``, so that a head
+    can be trained on features computed once."""
 
     def begin(self, setup: Setup) -> nn.Module:
         """Called once, before the optimiser exists; returns the module to train.
@@ -92,6 +104,13 @@ class Objective(ABC):
         """The part of the trained module that answers test images: pixels in [0, 1] to logits."""
         return network
 
+    def written(self, network: nn.Module) -> nn.Module:
+        """The part whose weights ``step-N.pt`` holds and later stages start from."""
+        return self.evaluated(network)
+
+    def after_step(self, run: "Run") -> None:
+        """After the weights are new and before hooks: replay takes its further steps here."""
+
     def state(self) -> dict[str, Any]:
         """What must survive a kill, beyond the network: tensors, numbers, texts, lists, dicts."""
         return {}
@@ -104,7 +123,8 @@ class Hook:
     """What happens around steps; every method may be left out.
 
     ``run`` has ``network``, ``optimiser``, ``schedule``, ``step``, ``epoch``, ``steps`` and
-    ``stream``, and may be changed: ``run.stream.keep(rows)`` leaves examples out of later epochs.
+    ``stream``, and may be changed: ``run.stream.keep(rows)``, in ``before_epoch`` or
+    ``after_epoch``, leaves examples out.
     """
 
     def begin(self, run: "Run") -> None:
@@ -128,6 +148,10 @@ class Hook:
     def finish(self, run: "Run") -> None:
         """After the last step, before the last checkpoint."""
 
+    def weights(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The state dict as it is written for others: masks multiplied in, plain names."""
+        return state
+
     def facts(self) -> dict[str, Any]:
         """What goes to the model's info beside every checkpoint (sparsity, old accuracy, …)."""
         return {}
@@ -143,6 +167,8 @@ class Hook:
 @final
 class CrossEntropy(Objective):
     """−log softmax(z)_y, averaged over the batch; ``label_smoothing`` as in torch."""
+
+    on_features = True
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
         self.label_smoothing = label_smoothing
@@ -163,6 +189,8 @@ class MeanSquares(Objective):
     0.0
     """
 
+    on_features = True
+
     def loss(self, network: nn.Module, batch: Batch) -> Tensor:
         logits = network(batch.pixels)
         target = functional.one_hot(batch.labels, logits.shape[1]).to(logits.dtype)
@@ -172,6 +200,10 @@ class MeanSquares(Objective):
 OBJECTIVES: dict[str, str] = {
     "cross-entropy": "shiftbed.train.objective:CrossEntropy",
     "mse": "shiftbed.train.objective:MeanSquares",
+    "augmix": "shiftbed.train.objectives.consistency:Consistency",
+    "replay": "shiftbed.train.objectives.replay:Replay",
+    "class-map": "shiftbed.train.objectives.mapped:Mapped",
+    "contrastive": "shiftbed.train.objectives.contrastive:Contrastive",
 }
 """Name in a recipe → MODULE:FUNCTION, called with the table's other keys."""
 HOOKS: dict[str, str] = {}

@@ -179,7 +179,7 @@ def test_sampling_is_scipys():
     at_x = rng.uniform(-70, 90, 500).astype(np.float32)
     out = np.empty(1500, np.float32)
     for border, mode in ((False, "mirror"), (True, "reflect")):
-        digital.sample(image, at_y, at_x, out, border)
+        digital.sample(image, at_y.copy(), at_x.copy(), out, border)
         for c in range(3):
             plain = image[..., c].astype(np.float64)
             expected = ndimage.map_coordinates(plain, [at_y, at_x], order=1, mode=mode)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from shiftbed.evaluate.attacks.balls import Ball, lengths
-from shiftbed.evaluate.attacks.losses import cross_entropy
+from shiftbed.evaluate.attacks.losses import cross_entropy, cross_entropy_pull
 from shiftbed.evaluate.attacks.victim import Victim, take
 
 __all__ = ["Ascent", "Track", "ascend", "finite"]
@@ -45,6 +45,8 @@ class Track:
     """First fooling iterate; undefined where there is none."""
     logits: Tensor | None = None
     when: Tensor = field(init=False)
+    open: Tensor = field(init=False)
+    """Whether never fooled so far."""
     passes: Tensor = field(init=False)
     loss: Tensor = field(init=False)
     start_loss: Tensor = field(init=False)
@@ -58,47 +60,38 @@ class Track:
         self.loss = torch.full(self.y.shape, torch.nan, device=self.y.device)
         self.start_loss, self.first_loss = self.loss.clone(), self.loss.clone()
         self.zero = torch.zeros_like(self.y, dtype=torch.bool)
-        self.not_finite = self.zero.clone()
+        self.not_finite, self.open = self.zero.clone(), ~self.zero
 
-    def all(self, rows: Tensor) -> bool:
-        """Whether nothing was dropped yet; rows are in order, so none need be looked up."""
-        return len(rows) == len(self.y)
+    def opened(self, rows: Tensor) -> Tensor:
+        """Which of ``rows`` are not fooled yet; before any is dropped, nothing is looked up."""
+        return self.open if len(rows) == len(self.y) else self.open[rows]
 
-    def open(self, rows: Tensor) -> Tensor:
-        """Which of ``rows`` are not fooled yet."""
-        return (self.when if self.all(rows) else self.when[rows]) < 0
-
-    def see(self, step: int, rows: Tensor, pixels: Tensor, logits: Tensor, loss: Tensor) -> Tensor:
-        """Note which of ``rows`` are fooled now, and return that."""
-        if self.logits is None:
-            self.logits = torch.empty(len(self.y), logits.shape[1], device=logits.device)
-        if step < 2:
-            (self.first_loss if step else self.start_loss)[rows] = loss
-        wrong = logits.argmax(1) != (self.y if self.all(rows) else self.y[rows])
-        if not math.isfinite(float(loss.sum())):  # what is not a number fools no one
-            whole = torch.isfinite(loss)
+    def see(self, step: int, rows: Tensor, y: Tensor, pixels: Tensor, logits: Tensor) -> Tensor:
+        """Note which of ``rows`` are fooled after so many steps, and return that."""
+        wrong = logits.argmax(1) != y
+        fresh = wrong & self.opened(rows)
+        if bool(fresh.any()):
+            whole = ~torch.isnan(logits).any(1)  # what is no number fools no one
+            new = (fresh & whole).nonzero().squeeze(1)
             self.not_finite[rows] |= ~whole
-            wrong &= whole
-        new = (wrong & self.open(rows)).nonzero().squeeze(1)
-        if len(new):
             at = rows[new]
-            self.when[at] = step
+            if self.logits is None:
+                self.logits = logits.new_empty(len(self.y), logits.shape[1])
+            self.when[at], self.open[at] = step, False
             self.pixels[at] = take(pixels, new)
             self.logits[at] = logits[new]
+            wrong &= whole
         return wrong
 
-    def mark(self, rows: Tensor, gradient: Tensor, first: bool) -> None:
-        """Count a pass; look at the first gradient."""
-        if self.all(rows):
-            self.passes += 1
-        else:
-            self.passes[rows] += 1
-        if first:
-            self.zero[rows] = lengths(gradient.abs()) == 0
+    def measure(self, step: int, rows: Tensor, loss: Tensor) -> None:
+        """Keep the loss at the start, after one step, and now."""
+        if step < 2:
+            (self.first_loss if step else self.start_loss)[rows] = loss
+        self.loss[rows] = loss
 
     def remaining(self, rows: Tensor) -> Tensor | None:
         """Positions in ``rows`` of what is not fooled yet, if it is time to drop the others."""
-        left = self.open(rows).nonzero().squeeze(1)
+        left = self.opened(rows).nonzero().squeeze(1)
         if len(rows) - len(left) < max(1, len(rows) // _DROP):
             return None
         return left
@@ -106,12 +99,11 @@ class Track:
     def ended(self, pixels: Tensor, logits: Tensor, wrong: Tensor, keep: str) -> Ascent:
         """The outcome, from the end points of all examples; the first fooling iterate stands in
         where the end point does not fool."""
-        assert self.logits is not None
         fooled = wrong
         if keep == "worst":
-            fooled = self.when >= 0
+            fooled = ~self.open
             earlier = (fooled & ~wrong).nonzero().squeeze(1)
-            if len(earlier):
+            if self.logits is not None and len(earlier):
                 pixels[earlier] = take(self.pixels, earlier)
                 logits[earlier] = self.logits[earlier]
         return Ascent(
@@ -143,33 +135,38 @@ def ascend(
 ) -> Ascent:
     """δ ← P(δ + step · direction), ``steps`` times; every iterate is looked at, the last as well.
 
-    A pass costs a forward, a backward and four elementwise operations (ℓ∞). Call with gradients
-    off.
+    Besides forward and backward, a step makes five passes over the pixels (ℓ∞). Call with
+    gradients off.
     """
     track = Track(y=y, pixels=torch.empty_like(ball.x))
     rows = torch.arange(len(y), device=y.device)
     ends, end_wrong = torch.empty_like(ball.x), torch.ones_like(track.zero)
-    delta = start
-    pixels, move = ball.x + delta, torch.empty_like(delta)
+    delta, other = start, torch.empty_like(start)
+    pixels = ball.x + delta
     for count in range(steps + 1):
         with torch.set_grad_enabled(count < steps):
-            logits = victim(pixels.requires_grad_(count < steps))
-        loss, pull = cross_entropy(logits.detach(), y)
-        wrong = track.see(count, rows, pixels.detach(), logits.detach(), loss)
-        if count == steps or (early_stop and not bool(track.open(rows).any())):
+            logits = victim(pixels.requires_grad_())
+        seen = logits.detach()
+        wrong = track.see(count, rows, y, pixels.detach(), seen)
+        stopped = count == steps or (early_stop and not bool(track.opened(rows).any()))
+        left = track.remaining(rows) if early_stop and not stopped else None
+        if count < 2 or stopped or left is not None:
+            track.measure(count, rows, cross_entropy(seen, y)[0])
+            track.passes[rows] = count + (left is not None)
+        if stopped:
             break
-        gradient = finite(victim.pull_back(logits, pixels, pull), track, rows)
-        track.mark(rows, gradient, first=count == 0)
-        delta.add_(ball.direction(gradient, move), alpha=step)
+        gradient = victim.pull_back(logits, pixels, cross_entropy_pull(seen, y))
+        gradient = finite(gradient, track, rows)
+        if count == 0:
+            track.zero = lengths(gradient.abs()) == 0
+        delta, other = ball.moved(delta, gradient, step, other), delta
         ball.project_(delta)
-        if early_stop and (left := track.remaining(rows)) is not None:
-            track.loss[rows] = loss
+        if left is not None:
             rows, y, ball, delta = rows[left], y[left], ball.take(left), take(delta, left)
-            pixels, move = torch.empty_like(delta), torch.empty_like(delta)
+            pixels, other = torch.empty_like(delta), torch.empty_like(delta)
         torch.add(ball.x, delta, out=pixels)
-    track.loss[rows] = loss
-    end_logits = logits.new_empty(len(track.y), logits.shape[1])
-    ends[rows], end_logits[rows], end_wrong[rows] = pixels.detach(), logits.detach(), wrong
-    if early_stop:  # those dropped have their first fooling iterate
-        end_wrong = end_wrong & (track.when < 0)
+    end_logits = seen.new_empty(len(track.y), seen.shape[1])
+    ends[rows], end_logits[rows], end_wrong[rows] = pixels.detach(), seen, wrong
+    if early_stop:  # their first fooling iterate, whether dropped or not
+        end_wrong &= track.open
     return track.ended(ends, end_logits, end_wrong, keep)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from shiftbed.evaluate.attacks.ascent import Ascent, Track, finite
-from shiftbed.evaluate.attacks.balls import Ball
+from shiftbed.evaluate.attacks.balls import Ball, lengths
 from shiftbed.evaluate.attacks.losses import LOSSES
 from shiftbed.evaluate.attacks.victim import Victim, take
 
@@ -84,13 +84,15 @@ def ascend(
         torch.add(ball.x, state.delta, out=pixels)
         going_on = count < steps
         with torch.set_grad_enabled(going_on):
-            logits = victim(pixels.requires_grad_(going_on))
+            logits = victim(pixels.requires_grad_())
         now, pull = measure(logits.detach(), state.y)
-        track.see(count, state.rows, pixels.detach(), logits.detach(), now)
-        stopped = early_stop and not bool(track.open(state.rows).any())
+        track.see(count, state.rows, state.y, pixels.detach(), logits.detach())
+        if count == 1:
+            track.measure(count, state.rows, now)
+        stopped = early_stop and not bool(track.opened(state.rows).any())
         if going_on and not stopped:
             state.gradient = finite(victim.pull_back(logits, pixels, pull), track, state.rows)
-            track.mark(state.rows, state.gradient, first=False)
+        track.passes[state.rows] = count + (going_on and not stopped)
         _compare(state, now, logits.detach())
         if stopped or not going_on:
             break
@@ -133,9 +135,10 @@ def _begin(
     with torch.enable_grad():
         logits = victim(pixels)
     loss, pull = measure(logits.detach(), y)
-    track.see(0, rows, pixels.detach(), logits.detach(), loss)
+    track.see(0, rows, y, pixels.detach(), logits.detach())
+    track.measure(0, rows, loss)
     gradient = finite(victim.pull_back(logits, pixels, pull), track, rows)
-    track.mark(rows, gradient, first=True)
+    track.zero = lengths(gradient.abs()) == 0
     return State(
         rows=rows, y=y, delta=start, before=start.clone(), gradient=gradient, loss=loss,
         best=start.clone(), best_gradient=gradient.clone(), best_loss=loss.clone(),
@@ -150,9 +153,7 @@ def _step(state: State, ball: Ball, move: Tensor, first: bool) -> None:
 
     The new point is written over the one before, and the two change places.
     """
-    ball.direction(state.gradient, move)
-    torch.addcmul(state.delta, move, state.step.view(-1, 1, 1, 1), out=move)
-    ball.project_(move)
+    ball.project_(ball.moved(state.delta, state.gradient, state.step, move))
     if first:
         state.before.copy_(state.delta)
         state.delta.copy_(move)

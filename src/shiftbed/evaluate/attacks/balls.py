@@ -37,24 +37,27 @@ class Ball:
     def project_(self, delta: Tensor) -> Tensor:
         """Into the ball, then the box; the box contains δ = 0, so it only shortens δ."""
         if self.norm == "l2":
-            length = lengths(delta).clamp_(min=torch.finfo(delta.dtype).tiny)
-            delta.mul_(_spread(self.eps / length).clamp_(max=1))
+            delta.mul_(_spread((self.eps / lengths(delta)).clamp_(max=1)))  # 1 where δ = 0
         elif self.low is None:
             delta.clamp_(-self.eps, self.eps)
         if self.low is not None:
             torch.clamp(delta, self.low, self.high, out=delta)
         return delta
 
-    def direction(self, gradient: Tensor, out: Tensor) -> Tensor:
-        """Steepest ascent of length 1 in the norm: the sign, or g/‖g‖₂; 0 where g is 0."""
+    def moved(self, delta: Tensor, gradient: Tensor, step: float | Tensor, out: Tensor) -> Tensor:
+        """δ + step · d, with d the steepest ascent of length 1 in the norm: the sign, or g/‖g‖₂;
+        0 where g is 0. ``step`` is one number or (N,)."""
         if self.norm == "linf":
-            return torch.sign(gradient, out=out)
+            torch.sign(gradient, out=out)
+            if isinstance(step, float):
+                return torch.add(delta, out, alpha=step, out=out)
+            return torch.addcmul(delta, out, _spread(step), out=out)
         length = lengths(gradient)
-        if bool((length < 1e-15).any()):  # squares of what is left underflow
-            largest = _spread(gradient.abs().amax(dim=(1, 2, 3)))
-            gradient = gradient / torch.where(largest > 0, largest, 1)
-            length = lengths(gradient)
-        return torch.div(gradient, _spread(length.clamp_(min=1e-30)), out=out)
+        if float(length.min()) < 1e-15:  # squares of what is left underflow
+            largest = gradient.abs().amax(dim=(1, 2, 3))
+            gradient = gradient / _spread(torch.where(largest > 0, largest, 1))
+            length = lengths(gradient).clamp_(min=1e-30)
+        return torch.addcmul(delta, gradient, _spread(step / length), out=out)
 
 
 def ball_around(x: Tensor, *, norm: str, eps: float, clamp: bool) -> Ball:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from shiftbed.errors import InputError
 
-__all__ = ["LOSSES", "cross_entropy", "logits_ratio"]
+__all__ = ["LOSSES", "cross_entropy", "cross_entropy_pull", "logits_ratio"]
 
 
 def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -26,9 +26,14 @@ def cross_entropy(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     ([-200.0], [[-1.0, 1.0]])
     """
     at = y.unsqueeze(1)
-    others = logits.scatter(1, at, -torch.inf)
-    loss = torch.logsumexp(others, 1) - logits.gather(1, at).squeeze(1)
-    return loss, torch.softmax(others, 1).scatter_(1, at, -1)
+    loss = torch.logsumexp(logits.scatter(1, at, -torch.inf), 1) - logits.gather(1, at).squeeze(1)
+    return loss, cross_entropy_pull(logits, y)
+
+
+def cross_entropy_pull(logits: Tensor, y: Tensor) -> Tensor:
+    """∂m/∂z alone: softmax over the other classes, and −1 at y."""
+    at = y.unsqueeze(1)
+    return torch.softmax(logits.scatter(1, at, -torch.inf), 1).scatter_(1, at, -1)
 
 
 def logits_ratio(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.evaluate.corruptions.blur import clip
-from shiftbed.evaluate.corruptions.jit import inlined, kernel, loose
+from shiftbed.evaluate.corruptions.jit import kernel, loose
 from shiftbed.evaluate.corruptions.philox import Keys, fill_words, uniforms
 from shiftbed.evaluate.corruptions.smooth import (
     gaussian_taps,
@@ -174,14 +174,22 @@ def affine_maps(keys: Keys, height: int, width: int, reach: float) -> NDArray[np
     return maps
 
 
-@inlined
-def mirror(at: np.float32, low: np.float32, span: np.float32) -> np.float32:
-    """A coordinate reflected at ``low`` and ``low + span``."""
-    off = abs(at - low)
-    if off >= span:
-        off = off - (f(2) * span) * np.floor(off / (f(2) * span))
-        off = min(off, f(2) * span - off)
-    return off + low
+@loose
+def reflect(at: Floats, cells: Ints, size: int, border: bool) -> None:
+    """Places reflected into 0 … size − 1, split into a lower pixel and, in place, what is left.
+
+    Reflected about the edge pixels (edges once) or, with ``border``, about their outer borders.
+    """
+    low = f(-0.5) if border else f(0)
+    span = f(2 * size) if border else f(2 * size - 2)
+    back, last = f(1) / span, f(size - 1)
+    for i in range(at.size):
+        off = abs(at[i] - low)
+        off = off - span * np.floor(off * back)
+        off = min(max(min(off, span - off) + low, f(0)), last)
+        cell = min(np.int32(off), np.int32(size - 2))
+        cells[i] = cell
+        at[i] = off - f(cell)
 
 
 @loose
@@ -190,35 +198,29 @@ def sample(
 ) -> None:
     """Linear interpolation of an image (H, W, C) at a row of places, (W,) each, into (W·C,).
 
-    Places outside are reflected about the edge pixels (edges once) or, with ``border``, about
-    their outer borders (edges twice).
+    Places outside are reflected; the two arrays of places are used up.
     """
     height, width, channels = image.shape
+    rows, columns = np.empty(at_y.size, np.int64), np.empty(at_y.size, np.int64)
+    reflect(at_y, rows, height, border)
+    reflect(at_x, columns, width, border)
     flat = image.ravel()
     stride = width * channels
-    low = f(-0.5) if border else f(0)
-    tall, wide = (f(height), f(width)) if border else (f(height - 1), f(width - 1))
-    bottom, right = f(height - 1), f(width - 1)
+    down = np.uint64(stride)
     for i in range(at_y.size):
-        v = min(max(mirror(at_y[i], low, tall), f(0)), bottom)
-        u = min(max(mirror(at_x[i], low, wide), f(0)), right)
-        y, x = min(np.int64(v), height - 2), min(np.int64(u), width - 2)
-        v -= f(y)
-        u -= f(x)
-        here, below = (
-            np.uint64(y * stride + x * channels),
-            np.uint64((y + 1) * stride + x * channels),
-        )
+        v, u = at_y[i], at_x[i]
+        k = np.uint64(rows[i] * stride + columns[i] * channels)
         if channels == 3:
             to = np.uint64(3 * i)
-            for c in range(3):
-                k = np.uint64(c)
-                a, b = flat[here + k], flat[here + k + THREE]
-                d, e = flat[below + k], flat[below + k + THREE]
+            for _ in range(3):
+                a, b = flat[k], flat[k + THREE]
+                d, e = flat[k + down], flat[k + down + THREE]
                 upper, lower = a + u * (b - a), d + u * (e - d)
-                out[to + k] = upper + v * (lower - upper)
+                out[to] = upper + v * (lower - upper)
+                k += ONE
+                to += ONE
         else:
-            a, b, d, e = flat[here], flat[here + ONE], flat[below], flat[below + ONE]
+            a, b, d, e = flat[k], flat[k + ONE], flat[k + down], flat[k + down + ONE]
             upper, lower = a + u * (b - a), d + u * (e - d)
             out[i] = upper + v * (lower - upper)
 

@@ -1,11 +1,13 @@
 """The Jacobian of the logits: exact, or by random projections (fridovich2022, Section 3; Hoffman
 et al. 2019).
 
-With J = ∂logits/∂x at a normalised image x, the measure is √(mean over images of ‖J‖²_F). For
-v ~ N(0, I) over classes, E‖vᵀJ‖² = ‖J‖²_F: one backward pass per projection instead of one per
-class.
+With J = ∂logits/∂x at a normalised image x, the measure is √(mean over images of ‖J‖²_F). The
+paper estimates it by random projections, its released code takes all classes. For v uniform on the
+sphere of radius √K in the space of K classes, E‖vᵀJ‖² = ‖J‖²_F: one backward pass per projection
+instead of one per class.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,32 +44,27 @@ def projected_squares(
     *,
     projections: int = 3,
     seed: int = 0,
-    first: int = 0,
+    numbers: Sequence[int] | None = None,
     batch_size: int = 32,
 ) -> Floats:
     """(N,): unbiased estimates of ‖J‖²_F, the mean over random projections.
 
-    Image i of the whole set (``first`` + its place here) has the projections of (seed, i), whatever
-    the batches are.
+    An image has the projections of (seed, its number), whatever the batches are; ``numbers`` are
+    by default the places in ``pixels``. Directions are normalised Gaussian draws times √K (Hoffman et al. 2019).
     """
     import torch
 
     if projections < 1:
         raise InputError(f"projections must be at least 1, is {projections}")
     torch_model = _differentiable(model)
+    which = range(len(pixels)) if numbers is None else numbers
     found = []
     for start in range(0, len(pixels), batch_size):
         part = pixels[start : start + batch_size]
         x, logits = _forward(torch_model, part)
-        directions = np.stack(
-            [
-                np.random.default_rng((seed, first + start + i)).normal(
-                    size=(projections, logits.shape[1])
-                )
-                for i in range(len(part))
-            ]
-        ).astype(np.float32)
-        v = torch.from_numpy(directions).to(logits.device)
+        some = which[start : start + batch_size]
+        drawn = [_directions(seed, i, projections, logits.shape[1]) for i in some]
+        v = torch.from_numpy(np.stack(drawn)).to(logits.device)
         total = np.zeros(len(x))
         for j in range(projections):
             keep = j < projections - 1
@@ -76,10 +73,18 @@ def projected_squares(
     return np.concatenate(found) if found else np.zeros(0)
 
 
+def _directions(seed: int, image: int, count: int, classes: int) -> NDArray[np.float32]:
+    """(count, classes): directions of length √classes."""
+    drawn = np.random.default_rng((seed, image)).normal(size=(count, classes))
+    length = np.sqrt((drawn**2).sum(axis=1, keepdims=True))
+    return (drawn * (np.sqrt(classes) / length)).astype(np.float32)
+
+
 def _differentiable(model: Model) -> TorchModel:
     if not isinstance(model, TorchModel):
         raise InputError(
-            f"{model.id} has no gradients, so its Jacobian cannot be had; the other probes can"
+            f"{model.id} has no gradients (it is no torch module), so its Jacobian cannot be had; "
+            "the other probes can"
         )
     return model
 

@@ -7,7 +7,10 @@ keeps 13 × 13 of the frequencies of a 32 × 32 image, w = 0.5 all of them.
 An amplitude path keeps the phases p₀ and blends amplitudes in the window; its spectrum
 F(λ) = ((1−λ)a₀ + λa₁)·e^{ip₀} is F₀ + λ(a₁ − a₀)e^{ip₀}, linear in λ, so the whole path is
 x₀ + λ·D with one inverse transform. A phase path keeps the amplitudes and blends the raw wrapped
-phase angles, which is not linear and takes one inverse transform per point.
+phase angles, which is not linear and takes one inverse transform per point. Of it only the change
+in the window is transformed, and only the half of the frequencies that a real image has: the
+angles of k and −k stay opposite, and what is not conjugate-symmetric in the blend (real
+coefficients whose angle turns from 0 to π) drops out with the imaginary part.
 """
 
 import numpy as np
@@ -61,27 +64,44 @@ def blend_phase(f0: Complex, f1: Complex, lam: float, inside: NDArray[np.bool_])
 
 
 def amplitude_path(x0: Floats, x1: Floats, w: float, points: int = POINTS) -> Floats:
-    """(points, C, H, W): images from x0 (C, H, W) with amplitudes moving to those of x1."""
-    inside = _checked(x0, x1, w, points)
-    f0, f1 = fft.fft2(np.stack([x0, x1]))
-    gain = np.where(inside, np.abs(f1) - np.abs(f0), 0) * _direction(f0)
-    step = fft.ifft2(gain).real.astype(np.float32)
-    lam = np.linspace(0, 1, points, dtype=np.float32)
-    return np.asarray(x0 + lam[:, None, None, None] * step)
+    """(points, C, H, W): images from x0 (C, H, W) with amplitudes moving to those of x1.
+
+    At λ = 0 it is x0 itself; pixels are not clipped.
+    """
+    inside = _checked(x0, x1, w, points)[:, : x0.shape[2] // 2 + 1]
+    f0, f1 = fft.rfft2(np.stack([x0, x1]))
+    gain = np.where(inside, np.abs(f1) - np.abs(f0), np.float32(0)) * _direction(f0)
+    step = fft.irfft2(gain, s=x0.shape[1:])
+    path = np.linspace(0, 1, points, dtype=np.float32)[:, None, None, None] * step
+    path += x0
+    return np.asarray(path, dtype=np.float32)
 
 
 def phase_path(x0: Floats, x1: Floats, w: float, points: int = POINTS) -> Floats:
-    """(points, C, H, W): images from x0 (C, H, W) with phases moving to those of x1."""
+    """(points, C, H, W): images from x0 (C, H, W) with phases moving to those of x1.
+
+    At λ = 0 it is x0 itself; pixels are not clipped.
+    """
     inside = _checked(x0, x1, w, points)
-    f0, f1 = fft.fft2(np.stack([x0, x1]))
-    low, high = f0[:, inside], f1[:, inside]
-    lam = np.linspace(0, 1, points, dtype=np.float32)[:, None, None]
-    angle = np.angle(low) + lam * (np.angle(high) - np.angle(low))
-    turned = np.abs(low) * np.exp(1j * angle.astype(np.float32))
-    spectra = np.broadcast_to(f0.astype(np.complex64), (points, *f0.shape)).copy()
-    spectra[:, :, inside] = turned
-    found = fft.ifft2(spectra, overwrite_x=True, workers=2).real
-    return np.ascontiguousarray(found, dtype=np.float32)
+    width = x0.shape[2]
+    rows = np.flatnonzero(inside[:, 0])
+    columns = int(inside[0, : width // 2 + 1].sum())
+    low, high = fft.rfft2(np.stack([x0, x1]))[:, :, rows, :columns]
+    amplitude, start = np.abs(low), np.angle(low)
+    lam = np.linspace(0, 1, points, dtype=np.float32)[:, None, None, None]
+    angle = lam * (np.angle(high) - start)
+    angle += start
+    spectra = np.zeros((points, len(x0), x0.shape[1], columns), dtype=np.complex64)
+    change = np.empty(angle.shape, dtype=np.complex64)
+    change.real = np.cos(angle)
+    change.imag = np.sin(angle)
+    change *= amplitude
+    change -= change[:1].copy()
+    spectra[:, :, rows] = change
+    spectra = fft.ifft(spectra, axis=2, overwrite_x=True)
+    path = fft.irfft(spectra, n=width, axis=3)
+    path += x0
+    return np.asarray(path, dtype=np.float32)
 
 
 def pixel_path(x0: Floats, x1: Floats, step: float = 1.0) -> Floats:

@@ -95,7 +95,7 @@ function togglePin(name) {
 
 // --- which models are shown -----------------------------------------------------------------------
 
-/** Filters are {column: [values]}: a model is shown if it has one of the values in every column. */
+/** Filters are {column: [values] or {has: text}}: a model is shown if every column agrees. */
 function filters() {
   try {
     const value = JSON.parse(state.filter || "{}");
@@ -108,11 +108,16 @@ function filters() {
 const asText = (value) => (value === null || value === undefined ? "–" : String(value));
 const column = (name) => DATA.models.columns[name];
 
+function agrees(text, wanted) {
+  if (Array.isArray(wanted)) return wanted.includes(text);
+  return text.toLowerCase().includes(String(wanted?.has ?? "").toLowerCase());
+}
+
 function shownModels() {
   const wanted = Object.entries(filters()).filter(([name]) => column(name));
   const rows = [];
   for (let i = 0; i < COUNT; i++) {
-    if (wanted.every(([name, values]) => values.includes(asText(column(name)[i])))) rows.push(i);
+    if (wanted.every(([name, values]) => agrees(asText(column(name)[i]), values))) rows.push(i);
   }
   return rows;
 }

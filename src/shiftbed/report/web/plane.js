@@ -248,13 +248,20 @@ class Space extends Canvas {
         const t = (at - axis.low) / (axis.high - axis.low) - 0.5;
         if (t < -0.5 || t > 0.5) continue;
         const [x, y] = this.view(along[k](t));
-        c.fillText(text, x, y);
+        c.fillText(text, this.kept(c, text, x), y);
       }
       const [x, y] = this.view(k === 2 ? [-0.56, -0.56, 0.6] : along[k](0).map((v, j) => (j === 2 ? v : v * 1.28)));
+      const title = fitText(c, axis.title, 220);
       c.fillStyle = ink("ink");
-      c.fillText(fitText(c, axis.title, 220), x, y);
+      c.fillText(title, this.kept(c, title, x), y);
       c.fillStyle = ink("muted");
     });
+  }
+
+  /** Where a text centred there must be centred to stay on the canvas. */
+  kept(c, text, x) {
+    const half = c.measureText(text).width / 2;
+    return Math.max(half, Math.min(2 * this.mid[0] - half, x));
   }
 
   point(e) {

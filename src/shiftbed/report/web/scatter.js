@@ -259,7 +259,7 @@ function filterControls() {
     .map(([name, values]) => [name, [...new Set(values.map(asText))].sort()])
     .filter(([, values]) => values.length > 1 && values.length <= MOST_VALUES);
   const boxes = lists.map(([name, values]) => {
-    const on = now[name] ? new Set(now[name]) : new Set(values);
+    const on = Array.isArray(now[name]) ? new Set(now[name]) : new Set(values);
     const change = (value, checked) => {
       const next = new Set(on);
       next[checked ? "add" : "delete"](value);
@@ -274,14 +274,35 @@ function filterControls() {
       values.map((v) => tick(name === "kind" ? KIND_NAMES[v] ?? v : v, on.has(v), (checked) => change(v, checked), { value: v })),
     );
   });
+  const long = Object.entries(DATA.models.columns)
+    .filter(([, values]) => values.some((v) => typeof v === "string") && new Set(values).size > MOST_VALUES)
+    .map(([name]) => hasControl(name, now));
   const count = shownModels().length;
   return make(
     "details",
     { class: "filters", open: state.filter !== "" },
     make("summary", {}, `Filter models (${count} of ${COUNT} shown)`),
     boxes,
+    long,
     state.filter ? make("button", { type: "button", onclick: () => update({ filter: "" }) }, "Show all") : null,
   );
+}
+
+/** For a column with too many values to list: models where it contains a text. */
+function hasControl(name, now) {
+  const id = `w${++widgets}`;
+  const input = make("input", {
+    type: "search",
+    id,
+    "data-name": `has-${name}`,
+    onchange: (e) => {
+      const kept = { ...now, [name]: { has: e.target.value } };
+      if (!e.target.value) delete kept[name];
+      update({ filter: Object.keys(kept).length ? JSON.stringify(kept) : "" });
+    },
+  });
+  input.value = now[name]?.has ?? "";
+  return make("span", { class: "field" }, make("label", { for: id }, `${name} contains`), input);
 }
 
 function searchControls(rows) {

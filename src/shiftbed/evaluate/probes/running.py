@@ -1,0 +1,152 @@
+"""Probes of a model into a store: in parts, so that a killed run continues where it was."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+from shiftbed.evaluate.data import TestSet
+from shiftbed.evaluate.models import Model, TorchModel
+from shiftbed.evaluate.probes.measure import measure_images, measure_paths
+from shiftbed.evaluate.probes.pairs import any_pairs, between_pairs, some_rows, within_pairs
+from shiftbed.evaluate.probes.settings import Probe, default_pairs, is_small
+from shiftbed.store import PredictionStore
+from shiftbed.store.probes import (
+    probe_parts,
+    probe_record,
+    remove_probe_part,
+    write_probe,
+    write_probe_part,
+)
+
+__all__ = ["Piece", "agrees", "chosen_rows", "into_parts", "probe_model"]
+
+Rows = NDArray[np.int64]
+Piece = Callable[[int, int], pl.DataFrame]
+"""From first and last + 1 to the results in between."""
+Report = Callable[[str, int, int], None]
+"""What is measured, how much of it is done, and how much there is."""
+
+
+def probe_model(
+    store: PredictionStore,
+    model: Model,
+    test_set: TestSet,
+    probes: Sequence[Probe],
+    *,
+    name: str | None = None,
+    setting: str | None = None,
+    pairs: int | None = None,
+    threads: int = 2,
+    report: Report | None = None,
+) -> dict[str, str]:
+    """Measure probes of one model on one test set; those that cannot be had, and why.
+
+    ``pairs`` is the number of paths (of images, for the Jacobian); by default the paper's for this
+    size of image. What the store has already is not measured again. Fewer paths than it has change
+    nothing; more are added to them.
+    """
+    model_name, setting_name = name or model.id, setting or test_set.name
+    refused: dict[str, str] = {}
+    for probe in probes:
+        if probe.name == "jacobian" and not isinstance(model, TorchModel):
+            refused[probe.name] = (
+                f"{model.id} has no gradients (it is no torch module), so its Jacobian cannot be "
+                "had; the other probes can"
+            )
+            continue
+        try:
+            rows = chosen_rows(model, test_set, probe, pairs)
+        except InputError as error:
+            refused[probe.name] = str(error)
+            continue
+        about = {
+            "parameters": probe.describe(),
+            "fingerprint": test_set.fingerprint,
+            "model_facts": model.describe(),
+        }
+        key = (model_name, setting_name, probe.name)
+        piece = _piece(model, test_set, probe, rows, threads)
+        into_parts(store, key, about, len(rows), _chunk(model), piece, report)
+    return refused
+
+
+def chosen_rows(model: Model, test_set: TestSet, probe: Probe, pairs: int | None) -> Rows:
+    """(P, 2) pairs of rows for paths, (N,) rows for the Jacobian."""
+    images, size = len(test_set), model.preprocessing.size
+    labels = np.asarray(test_set.labels)
+    if probe.name == "pixel_within":
+        return within_pairs(labels, pairs, probe.seed)
+    if probe.name == "pixel_between":
+        return between_pairs(labels, pairs, probe.seed)
+    wanted = default_pairs(probe.name, size, images) if pairs is None else pairs
+    if probe.name == "jacobian":
+        return some_rows(images, wanted or 0, probe.seed)
+    return any_pairs(images, wanted, probe.seed)
+
+
+def into_parts(
+    store: PredictionStore,
+    key: tuple[str, str, str],
+    about: dict[str, Any],
+    total: int,
+    chunk: int,
+    piece: Piece,
+    report: Report | None = None,
+) -> None:
+    """Measure what is missing of 0 … total − 1 in chunks, and write each when it is done.
+
+    Parts begin at multiples of the chunk. A last part that was shorter is measured anew when more
+    is wanted; one that is longer than wanted stays.
+    """
+    there = probe_record(store, *key)
+    agrees(key, there, about)
+    chunk = int(there["chunk"]) if there else chunk
+    have = dict(probe_parts(store, *key))
+    wanted = {at: min(at + chunk, total) for at in range(0, total, chunk)}
+    paths = max([total, *have.values()])
+    missing = {start for start, stop in wanted.items() if have.get(start, 0) < stop}
+    if missing:
+        write_probe(store, *key, {**about, "paths": paths, "chunk": chunk, "status": "running"})
+    for start, stop in wanted.items():
+        if start in missing:
+            write_probe_part(store, *key, start, piece(start, stop))
+            if start in have:
+                remove_probe_part(store, *key, (start, have[start]))
+        if report is not None:
+            report(key[2], stop, total)
+    if missing or there is None:
+        write_probe(store, *key, {**about, "paths": paths, "chunk": chunk, "status": "complete"})
+
+
+def agrees(key: tuple[str, str, str], there: dict[str, Any] | None, about: dict[str, Any]) -> None:
+    """Refuse to add to results of other images, or measured otherwise."""
+    if there is None:
+        return
+    where = f"{key[2]} of {key[0]!r} on {key[1]!r} is in the store"
+    if there.get("fingerprint") != about["fingerprint"]:
+        raise InputError(f"{where} with other images; use another store, or another name")
+    old, new = there.get("parameters", {}), about["parameters"]
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name):
+            raise InputError(
+                f"{where} with {name} = {old.get(name)}, now {new.get(name)}; use another store"
+            )
+
+
+def _chunk(model: Model) -> int:
+    """Paths per part: seconds of work on two cores."""
+    return 100 if is_small(model.preprocessing.size) else 20
+
+
+def _piece(model: Model, test_set: TestSet, probe: Probe, rows: Rows, threads: int) -> Piece:
+    def measure(start: int, stop: int) -> pl.DataFrame:
+        some = rows[start:stop]
+        if probe.name == "jacobian":
+            return measure_images(model, test_set, probe, some, threads=threads)
+        return measure_paths(model, test_set, probe, some, threads=threads)
+
+    return measure

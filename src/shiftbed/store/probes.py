@@ -1,0 +1,132 @@
+"""Probes in a store: measurements of a model along paths between images, path by path.
+
+    STORE/probes/model=M/setting=S/probe=P.json                   what was measured, and how
+    STORE/probes/model=M/setting=S/probe=P/part-A-B.parquet       paths (or images) A … B−1
+
+A path's row has the test set's rows ``first`` and ``second``, the number of ``points``, ``hff``
+and ``hff_released`` (high-frequency fraction as in the paper, and as in its released code), ``cd``
+(consistent distance) and ``magnitude`` (the mean over classes of |rFFT|, an array); of a Jacobian
+``first`` and ``square`` (‖J‖²_F, exact or estimated); of a heat map a row is a frequency. A path
+with an unreadable image has nulls. Parts have fixed bounds, so a killed run continues.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from shiftbed.errors import InputError
+from shiftbed.store.names import encode, part_name, part_range
+from shiftbed.store.parts import read_part, write_part
+from shiftbed.store.store import PredictionStore, Range
+
+__all__ = [
+    "PROBES",
+    "PROBE_METRICS",
+    "probe_parts",
+    "probe_record",
+    "probe_records",
+    "read_probe",
+    "remove_probe_part",
+    "write_probe",
+    "write_probe_part",
+]
+
+PROBES = ("amplitude", "phase", "pixel_within", "pixel_between", "jacobian")
+PROBE_METRICS: dict[str, tuple[str, str]] = {
+    **{
+        f"{probe}_{metric}": (probe, metric)
+        for probe in PROBES[:2]
+        for metric in ("hff", "cd", "hff_released")
+    },
+    **{
+        f"{probe}_{metric}": (probe, metric)
+        for probe in PROBES[2:4]
+        for metric in ("hff", "hff_released")
+    },
+    "jacobian_norm": ("jacobian", "square"),
+}
+"""Metric to probe and column."""
+
+
+def probe_folder(model: str, setting: str, probe: str) -> str:
+    return f"probes/model={encode(model)}/setting={encode(setting)}/probe={encode(probe)}"
+
+
+def write_probe(
+    store: PredictionStore, model: str, setting: str, probe: str, record: Mapping[str, Any]
+) -> None:
+    """What is measured and how; replaces an older record."""
+    store.begin()
+    whole = {"model": model, "setting": setting, "probe": probe, **record}
+    text = json.dumps(whole, indent=1, ensure_ascii=False, sort_keys=True)
+    store.files.write(f"{probe_folder(model, setting, probe)}.json", text.encode())
+
+
+def probe_record(
+    store: PredictionStore, model: str, setting: str, probe: str
+) -> dict[str, Any] | None:
+    """The record of one probe, None if there is none."""
+    name = f"{probe_folder(model, setting, probe)}.json"
+    return _record(store, name) if store.files.exists(name) else None
+
+
+def probe_records(store: PredictionStore) -> list[dict[str, Any]]:
+    """All probes' records, by model, setting and probe."""
+    names = [name for name in store.files.below("probes") if name.endswith(".json")]
+    found = [_record(store, name) for name in names]
+    return sorted(found, key=lambda one: (one["model"], one["setting"], one["probe"]))
+
+
+def _record(store: PredictionStore, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(store.files.read(name))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not {"model", "setting", "probe"} <= found.keys():
+        raise InputError(f"{store.files.root}/{name}: damaged record of a probe")
+    return found
+
+
+def write_probe_part(
+    store: PredictionStore, model: str, setting: str, probe: str, start: int, frame: pl.DataFrame
+) -> None:
+    """Results of paths start … start + len(frame) − 1."""
+    store.begin()
+    name = part_name(start, start + len(frame))
+    store.files.write(f"{probe_folder(model, setting, probe)}/{name}", write_part(frame))
+
+
+def remove_probe_part(
+    store: PredictionStore, model: str, setting: str, probe: str, part: Range
+) -> None:
+    store.files.remove(f"{probe_folder(model, setting, probe)}/{part_name(*part)}")
+
+
+def probe_parts(store: PredictionStore, model: str, setting: str, probe: str) -> list[Range]:
+    """Which paths are there, in order."""
+    names = store.files.below(probe_folder(model, setting, probe))
+    return sorted(r for r in map(part_range, names) if r is not None)
+
+
+def read_probe(
+    store: PredictionStore,
+    model: str,
+    setting: str,
+    probe: str,
+    columns: list[str] | None = None,
+) -> pl.DataFrame:
+    """Results of all paths that are there, in order."""
+    parts = probe_parts(store, model, setting, probe)
+    if not parts:
+        raise InputError(f"no {probe} probe of {model!r} on {setting!r} in the store")
+    frames = []
+    for part in parts:
+        name = f"{probe_folder(model, setting, probe)}/{part_name(*part)}"
+        try:
+            frames.append(read_part(store.files.read(name), columns))
+        except (OSError, pl.exceptions.PolarsError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(f"{store.files.root}/{name}: cannot be read: {reason}") from None
+    return pl.concat(frames)
