@@ -172,6 +172,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     data = cifar10(options.cache)
     rng = np.random.default_rng(0)
     count, epochs, test = (5000, 2, 400) if options.quick else (50_000, 4, 1000)
+    count, epochs = options.training or count, options.epochs or epochs
     rows = np.sort(rng.permutation(50_000)[:count])
     kept = np.sort(rng.permutation(10_000)[:test])
     training = data["train"][0][rows], data["train"][1][rows]
@@ -247,6 +248,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer images and corruptions")
     parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--training", type=int, help="images to train on")
+    parser.add_argument("--epochs", type=int)
     parser.add_argument("--cache", type=Path, help="where CIFAR-10 is kept ($SHIFTBED_CACHE)")
     options = parser.parse_args()
     result = measure(options)

@@ -1,14 +1,25 @@
-"""A training loop of a few lines, for tests of what is called around it; real digits to train on."""
+"""A training loop of a few lines, for tests of what is called around it; real digits."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """The nets are too small for two; used where it is imported."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @lru_cache(maxsize=1)

@@ -15,7 +15,7 @@ from shiftbed.errors import InputError
 from shiftbed.train.prune import METHODS, check_sparsity, dense, folded, make, restore, sparsity_of
 from shiftbed.train.prune.masks import mask_lowest, pruned_layers, settle, start, zeros_of
 from shiftbed.train.prune.schedules import prune_by_magnitude, sparsities
-from tests.train.minimal import Loop, accuracy, digits, loop, small_net, train
+from tests.train.minimal import Loop, accuracy, digits, loop, one_thread, small_net, train
 
 FEW: dict[str, dict[str, Any]] = {
     "lottery-ticket": {"rounds": 2, "rewind": 0.25},
@@ -23,6 +23,7 @@ FEW: dict[str, dict[str, Any]] = {
     "gradual": {"prunings": 5},
 }
 SCOPES = ("global", "layerwise")
+__all__ = ["one_thread"]
 
 
 def run_one(method: str, sparsity: float, scope: str, steps: int = 8, seed: int = 0) -> Any:
@@ -124,9 +125,7 @@ def test_masks_survive_saving_and_loading(method: str) -> None:
     for layer in pruned_layers(run.network):
         assert torch.equal(read.get_submodule(layer.name).weight_mask, layer.mask)
     assert not pruned_layers(made_dense)
-    assert list(made_dense.state_dict()) == list(small_net().state_dict()) or set(
-        made_dense.state_dict()
-    ) == set(small_net().state_dict())
+    assert set(made_dense.state_dict()) == set(small_net().state_dict())
 
 
 def copy_of(run: Loop) -> nn.Module:
@@ -274,6 +273,7 @@ def test_a_schedule_that_counts_epochs_is_rewound_too() -> None:
     rates = []
     for step in range(1, run.steps + 1):
         rates.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
         run.step = step
         hook.after_step(run)
         if step % 2 == 0:
@@ -332,7 +332,7 @@ def test_layers_can_be_left_dense() -> None:
     wrapped = nn.Module()
     wrapped.add_module("network", small_net())
     assert len(start(wrapped, ["7"])) == 2
-    with pytest.raises(InputError, match="did you mean|known"):
+    with pytest.raises(InputError, match="unknown layer"):
         start(small_net(), ["head"])
 
 
@@ -370,9 +370,9 @@ def test_wrong_options_are_said(options: dict[str, Any], said: str) -> None:
 def test_what_cannot_be_pruned_is_said() -> None:
     with pytest.raises(InputError, match="no convolution or linear"):
         start(nn.Sequential(nn.ReLU()))
+    network = small_net()
+    start(network)
     with pytest.raises(InputError, match="pruned already"):
-        network = small_net()
-        start(network)
         start(network)
     with pytest.raises(InputError, match="no masks"):
         sparsity_of(small_net())

@@ -6,12 +6,13 @@ averaged over the groups with equal weight.
 
 Intervals. Of a group: m ± t·se with n − 2 degrees of freedom; R² from Fisher's interval of r (0 to
 the larger square where it holds both signs). Of the average: m̄ ± z·√(Σ se²)/G, and R² by the
-percentiles of a bootstrap of models within groups. All are of models drawn from a population of
-such models; image noise is in the scatter.
+percentiles of a bootstrap of models within groups, which lie high where R² is near 0. All are of
+models drawn from a population of such models; image noise is in the scatter.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,8 +173,7 @@ def _bootstrap(
         rows = rows & np.isfinite(x) & np.isfinite(y)
         a, b = x[rows] - x[rows].mean(), y[rows] - y[rows].mean()
         n = len(a)
-        weight = np.random.default_rng((seed, at)).multinomial(n, np.full(n, 1 / n), size=draws) / n
-        one = weight @ np.stack([a, b, a * a, b * b, a * b], axis=1)
+        one = _weights(seed, at, n, draws) @ np.stack([a, b, a * a, b * b, a * b], axis=1)
         across = (one[:, 2] - one[:, 0] ** 2) * (one[:, 3] - one[:, 1] ** 2)
         fine = across > 1e-12 * (a.var() * b.var())
         r2 = (one[:, 4] - one[:, 0] * one[:, 1]) ** 2 / np.where(fine, across, 1.0)
@@ -185,6 +185,13 @@ def _bootstrap(
     tail = 50 * (1 - level)
     low, high = np.percentile(share, [tail, 100 - tail])
     return float(low), float(high)
+
+
+@lru_cache(maxsize=64)
+def _weights(seed: int, group: int, n: int, draws: int) -> Floats:
+    """(draws, n): how often each model is drawn, over n; shared by all metrics and settings."""
+    rng = np.random.default_rng((seed, group))
+    return np.asarray(rng.multinomial(n, np.full(n, 1 / n), size=draws) / n)
 
 
 def ranks(r2: Sequence[float]) -> list[int]:

@@ -22,10 +22,14 @@ from shiftbed.cli import (
     placing,
     plots,
     predictiveness,
+    predictors,
+    probes,
     running,
     similarity,
     stores,
     testbeds,
+    training,
+    weights,
 )
 from shiftbed.errors import InputError
 
@@ -52,6 +56,7 @@ app.command("similarity")(similarity.similarity)
 app.command("estimate")(estimates.estimate)
 app.command("mix")(estimates.mix)
 app.command("predictiveness")(predictiveness.predictiveness)
+app.command("predictors")(predictors.predictors)
 app.command("factors")(factors.factors)
 app.command("patterns")(patterns.patterns)
 app.command("effects")(effects.effects)
@@ -65,6 +70,10 @@ app.command("reproduce")(papers.reproduce)
 app.command("eval")(running.eval_)
 app.command("run")(running.run)
 app.command("score")(running.score)
+app.command("train")(training.train)
+app.command("interpolate")(weights.interpolate)
+app.command("soup")(weights.soup)
+app.command("probe")(probes.probe)
 app.command("consistency")(consistency.consistency)
 app.command("captions")(captions.captions)
 app.command("corrupt")(corrupt.corrupt)

@@ -2,9 +2,9 @@
 
 import sys
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "RunProgress"]
 
 
 class Progress:
@@ -16,7 +16,7 @@ class Progress:
         self.tasks: dict[tuple[str, str], Any] = {}
         self.overall: Any = None
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         if self.shown:
             from rich.console import Console
             from rich.progress import (
@@ -69,3 +69,31 @@ class Progress:
         task = next(t for t in self.bars.tasks if t.id == bar)
         if task.finished:
             self.bars.update(bar, visible=False)
+
+
+class RunProgress(Progress):
+    """Hears of training runs and their checkpoints: a bar of runs, and one of steps for each."""
+
+    def runs(self, tasks: list[Any]) -> None:
+        """What is to be trained."""
+        if self.bars is None or not tasks:
+            return
+        self.overall = self.bars.add_task(f"{len(tasks)} runs", total=len(tasks), rate="")
+        for task in tasks:
+            bar = self.bars.add_task(task.job.run, total=None, rate="", visible=False)
+            self.tasks[task.key] = bar
+
+    def part(self, done: Any) -> None:
+        """A checkpoint is there."""
+        if self.bars is None or done.key not in self.tasks:
+            return
+        rate = f"{done.images / done.seconds:,.0f} examples/s" if done.seconds else ""
+        last = done.step == done.steps
+        self.bars.update(
+            self.tasks[done.key],
+            total=done.steps,
+            completed=done.step,
+            rate=rate,
+            visible=not last,
+        )
+        self.bars.update(self.overall, advance=int(last), rate=rate)

@@ -80,6 +80,9 @@ class Line:
     name: str
     slope: float = 0.0
     intercept: float = 0.0
+    group: str = ""
+    """The group of dots whose line it is, and whose colour it has; none: grey and dashed."""
+    opacity: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -202,13 +202,18 @@ def _lines(go: Any, chart: Curves | Dots, legend: bool) -> list[Any]:
     x, y = x[np.isfinite(x)], y[np.isfinite(y)]
     if not x.size or not y.size:
         return []
+    names = list(dict.fromkeys(chart.groups)) if isinstance(chart, Dots) else []
+    colours = {name: look.colour for name, look in zip(names, looks(names), strict=True)}
     return [
         go.Scatter(
             x=ends,
             y=heights,
             mode="lines",
             name=safe(line.name),
-            line={"color": GREY, "width": 1.2, "dash": "dash"},
+            opacity=line.opacity,
+            line={"color": colours[line.group], "width": 1.8}
+            if line.group in colours
+            else {"color": GREY, "width": 1.2, "dash": "dash"},
             hoverinfo="skip",
             showlegend=legend and bool(line.name),
         )

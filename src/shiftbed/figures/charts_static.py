@@ -168,7 +168,7 @@ def _dots(axes: "Axes", chart: Dots) -> None:
 def _finish(axes: "Axes", chart: Curves | Dots, entries: int) -> None:
     """Reference lines within the limits of the data, titles, grid, legend."""
     low, high = axes.get_xlim(), axes.get_ylim()
-    named = _lines(axes, chart.lines)
+    named = _lines(axes, chart.lines, _group_colours(chart))
     axes.set_xlim(low)
     axes.set_ylim(high)
     axes.set_xlabel(chart.x_title, parse_math=False)
@@ -179,10 +179,18 @@ def _finish(axes: "Axes", chart: Curves | Dots, entries: int) -> None:
         axes.legend(fontsize=6.5, frameon=False, ncols=1 + (entries > 8))
 
 
-def _lines(axes: "Axes", lines: tuple[Line, ...]) -> int:
+def _group_colours(chart: Curves | Dots) -> dict[str, str]:
+    names = list(dict.fromkeys(chart.groups)) if isinstance(chart, Dots) else []
+    return {name: look.colour for name, look in zip(names, looks(names), strict=True)}
+
+
+def _lines(axes: "Axes", lines: tuple[Line, ...], colours: dict[str, str]) -> int:
     """How many of them have a name in the legend."""
     for line in lines:
         style: Any = {"color": _GREY, "linewidth": 0.9, "linestyle": (0, (5, 3)), "zorder": 1.5}
+        if line.group in colours:
+            style |= {"color": colours[line.group], "linestyle": "-", "linewidth": 1.4}
+        style["alpha"] = line.opacity
         if line.name:
             style["label"] = _plain(line.name)
         if np.isinf(line.slope):

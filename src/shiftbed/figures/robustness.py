@@ -2,13 +2,13 @@
 
 import numpy as np
 import polars as pl
-from scipy.special import ndtri
 
 from shiftbed.analysis.association import pearson
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Dots, Heatmap, Line
 from shiftbed.records import Shift
 from shiftbed.tables.correlation import NATURAL, synthetic_natural
+from shiftbed.tables.predictors import predictors
 from shiftbed.testbed.record import Testbed
 
 __all__ = ["grid", "probes", "relative", "synthetic"]
@@ -125,19 +125,17 @@ def probes(testbed: Testbed) -> Heatmap:
     shifts = [s for s in testbed.shifts if len(s.source) == 1 and s.target not in testbed.metrics]
     if not measured or not shifts:
         raise InputError(f"{testbed.name} has no probes: no setting that is not an accuracy")
-    fitted = testbed.models["in_fit_set"].to_numpy()
     values = np.full((len(shifts), 1 + len(measured)), np.nan)
     count = 0
     for i, shift in enumerate(shifts):
-        with np.errstate(all="ignore"):
-            y = ndtri(testbed.accuracy(shift.target)[fitted])
-            predictors = [ndtri(testbed.accuracy(shift.source[0])[fitted])]
-        predictors += [testbed.accuracy(name)[fitted] for name in measured]
-        for j, x in enumerate(predictors):
-            there = np.isfinite(x) & np.isfinite(y)
-            if there.sum() >= 4:
-                values[i, j] = pearson(x[there], y[there])[0] ** 2
-                count = max(count, int(there.sum()))
+        metrics = [shift.source[0], *measured]
+        found = predictors(
+            testbed, metrics=metrics, ood=[shift.target], models="fit-set", bootstrap=0
+        )
+        for j, metric in enumerate(metrics):
+            one = found.get((shift.target, metric))
+            if one is not None:
+                values[i, j], count = one.r2, max(count, one.n)
     best = np.nan_to_num(values, nan=-1.0)
     return Heatmap(
         title="R² of each probe for accuracy under shift",

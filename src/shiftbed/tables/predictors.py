@@ -120,7 +120,7 @@ def predictor_table(
     the best average R² of an OOD set, 2 for the second best, else null.
 
     >>> from shiftbed.testbed.published import published
-    >>> table = predictor_table(published("robustnets-2022"), ood=["contrast"], by="architecture",
+    >>> table = predictor_table(published("robustnets-2022"), ood=["cifar10.1"], by="architecture",
     ...                         models="augmentation=clean", bootstrap=10)
     >>> table.filter(pl.col("rank") == 1).select("metric", "group", "n").row(0)
     ('cifar10_acc', 'average', 149)

@@ -37,7 +37,8 @@ def probe_mean(metric: str, values: Floats, level: float = 0.95) -> dict[str, An
     found: dict[str, Any] = {"value": float(np.sqrt(mean)) if jacobian else mean, "n": n}
     if n < 2:
         return found | {"note": f"no interval from one {'image' if jacobian else 'path'}"}
-    half = float(ndtri(0.5 + check_level(level) / 2)) * float(values.std(ddof=1)) / np.sqrt(n)
+    z = float(ndtri(0.5 + check_level(level) / 2))
+    half = z * float(values.std(ddof=1) / np.sqrt(n))
     ends = [mean - half, mean + half]
     if jacobian:
         ends = [float(np.sqrt(max(0.0, end))) for end in ends]

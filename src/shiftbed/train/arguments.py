@@ -35,6 +35,7 @@ DATA_KEYS = (
     "fraction",
     "balanced",
     "classes",
+    "core",
     "shots",
     "difficulty",
     "seed",
@@ -169,7 +170,7 @@ def _data(value: Any, data: Mapping[str, DataSpec]) -> dict[str, Any]:
             raise unknown("key in data", key, DATA_KEYS)
     if ("name" in table) == ("mix" in table):
         raise InputError("data needs a name or a mix, one of them")
-    found = _mix(table) if "mix" in table else {"name": str(table["name"])}
+    found: dict[str, Any] = _mix(table) if "mix" in table else {"name": str(table["name"])}
     for name in found.get("mix") or [found["name"]]:
         if name not in data:
             raise unknown("data set", name, data)
@@ -182,6 +183,10 @@ def _data(value: Any, data: Mapping[str, DataSpec]) -> dict[str, Any]:
         found["shots"] = _whole(table["shots"], "shots", 1)
     if table.get("classes", "all") != "all":
         found["classes"] = _classes(table["classes"])
+        if "core" in table:
+            found["core"] = _text(table, "core", "")
+    elif "core" in table:
+        raise InputError("core goes with a number of classes: those that are always among them")
     if "difficulty" in table:
         found["difficulty"] = _difficulty(table["difficulty"])
     if "seed" in table:

@@ -39,6 +39,7 @@ __all__ = [
     "example_seed",
     "fractions",
     "keeping_generators",
+    "label_of",
     "make_augmentation",
     "seed_all",
 ]
@@ -163,6 +164,20 @@ def make_augmentation(
             raise InputError(f"augmentation {name!r} must come before {made[-1].name!r}")
         made.append(step)
     return Augmentation(steps=tuple(made), seed=seed, preprocessing=preprocessing, whole=whole)
+
+
+def label_of(steps: Sequence[Mapping[str, Any]]) -> str:
+    """What a model's info says of its augmentation; see ``Augmentation.label``.
+
+    >>> label_of([{"name": "standard"}, {"name": "corruption", "names": "fog"}])
+    'standard+fog'
+    """
+    labels = []
+    for table in steps:
+        name = str(table["name"])
+        options = {key: value for key, value in table.items() if key != "name"}
+        labels.append(name if name in ("standard", "none") else _step(name, options).label)
+    return "+".join(labels) or "none"
 
 
 def _step(name: str, options: Mapping[str, Any]) -> Step:

@@ -184,7 +184,7 @@ class AugMix(Step):
             some = table.drawn(plans[at, 1 + 3 * k : 4 + 3 * k])
             chains[at] = table.apply(chains[at], *some)
         shares = torch.from_numpy((1 - m)[:, None] * w).to(pixels.device)
-        stacked = chains.unflatten(0, (n, width))
+        stacked = chains.view(n, width, *pixels.shape[1:])
         mixed = torch.einsum("nk,nkchw->nchw", shares, stacked)
         kept = torch.from_numpy(m).to(pixels.device)[:, None, None, None]
         return torch.addcmul(mixed, kept, pixels, out=torch.empty_like(pixels)).clamp_(0, 1)

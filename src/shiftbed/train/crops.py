@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import torch
@@ -79,7 +79,7 @@ def whole_picture_crop(
     ensure_torchvision()
     from torchvision.transforms import v2
 
-    mode = "L" if preprocessing.mode == "L" else "RGB"
+    mode: Literal["RGB", "L"] = "L" if preprocessing.mode == "L" else "RGB"
     interpolation = v2.InterpolationMode[preprocessing.interpolation.upper()]
     try:
         crop = v2.RandomResizedCrop(preprocessing.size, interpolation=interpolation, **options)

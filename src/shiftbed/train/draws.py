@@ -39,7 +39,8 @@ def uniforms(keys: Keys, count: int) -> NDArray[np.float64]:
     words = np.empty((len(keys), count), np.uint32)
     for key, row in zip(keys, words, strict=True):
         fill_words(key, 0, row)
-    return (words + 0.5) / 2.0**32
+    found: NDArray[np.float64] = (words.astype(np.float64) + 0.5) / 2.0**32
+    return found
 
 
 def normals(keys: Keys, shape: tuple[int, ...]) -> NDArray[np.float32]:

@@ -6,7 +6,8 @@ and the backbone's weights, so that none of them can change unnoticed.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from shiftbed.atomic import write_atomically
 from shiftbed.train.expand import canonical
 from shiftbed.train.networks import Network
 
-__all__ = ["HeadOnly", "backbone_digest", "cached_features", "features_of"]
+__all__ = ["HeadOnly", "Through", "backbone_digest", "cached_features", "features_of"]
 
 Floats = NDArray[np.float32]
 _TOLERANCE = 1e-4
@@ -45,6 +46,41 @@ class HeadOnly(nn.Module):
         return torch.stack(scores).mean(dim=0)
 
 
+class Through(nn.Module):
+    """Pixels to logits by way of features: the network up to its heads, then ``head``."""
+
+    def __init__(self, network: Network, head: nn.Module) -> None:
+        super().__init__()
+        self.network = network.module
+        self.own = network.heads
+        self.head = head
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        with _caught(self.own) as caught:
+            self.network(pixels)
+        found: Tensor = self.head(_joined(caught))
+        return found
+
+
+@contextmanager
+def _caught(heads: tuple[nn.Linear, ...]) -> Iterator[dict[int, Tensor]]:
+    """What enters the heads while the network runs inside."""
+    caught: dict[int, Tensor] = {}
+    handles = [
+        layer.register_forward_pre_hook(_catch(caught, number))
+        for number, layer in enumerate(heads)
+    ]
+    try:
+        yield caught
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _joined(caught: dict[int, Tensor]) -> Tensor:
+    return torch.cat([caught[number].flatten(1) for number in sorted(caught)], dim=1)
+
+
 def backbone_digest(network: Network) -> str:
     """SHA-256 of everything in the network's state but its heads."""
     heads = {id(tensor) for head in network.heads for tensor in head.parameters()}
@@ -59,9 +95,7 @@ def backbone_digest(network: Network) -> str:
     return whole.hexdigest()
 
 
-def features_of(
-    network: Network, pixels: NDArray[np.uint8], batch_size: int = 64
-) -> Floats | None:
+def features_of(network: Network, pixels: NDArray[np.uint8], batch_size: int = 64) -> Floats | None:
     """(N, width) inputs of the head for pixels (N, H, W, C), by one pass of each image.
 
     None if the network's logits are not what its heads make of them.
@@ -69,24 +103,15 @@ def features_of(
     module = network.module.eval()
     model = network.as_model("features")
     head = HeadOnly(network.heads)
-    caught: dict[int, Tensor] = {}
-    handles = [
-        layer.register_forward_pre_hook(_catch(caught, number))
-        for number, layer in enumerate(network.heads)
-    ]
     parts = []
-    try:
-        with torch.inference_mode():
-            for start in range(0, len(pixels), batch_size):
-                batch = pixels[start : start + batch_size].transpose(0, 3, 1, 2)
-                logits = module(model.tensor(batch))
-                found = torch.cat([caught[k].flatten(1) for k in range(len(handles))], dim=1)
-                if not start and not _agree(logits, head, found):
-                    return None
-                parts.append(found.cpu().numpy())
-    finally:
-        for handle in handles:
-            handle.remove()
+    with torch.inference_mode(), _caught(network.heads) as caught:
+        for start in range(0, len(pixels), batch_size):
+            batch = pixels[start : start + batch_size].transpose(0, 3, 1, 2)
+            logits = module(model.tensor(batch))
+            found = _joined(caught)
+            if not start and not _agree(logits, head, found):
+                return None
+            parts.append(found.cpu().numpy())
     return np.concatenate(parts)
 
 

@@ -20,7 +20,6 @@ the stem take one channel.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -179,6 +178,7 @@ NETS: dict[str, Callable[[int, int], nn.Module]] = {
 def build(name: str, classes: int = 10, channels: int = 3) -> nn.Module:
     """A network of normalised pixels with weights drawn from torch's generator.
 
+    >>> import torch
     >>> build("resnet8", classes=7, channels=1)(torch.zeros(2, 1, 32, 32)).shape
     torch.Size([2, 7])
     """

@@ -119,7 +119,9 @@ def _resolved(
     with seeded(seed):
         model = resolve(text, weights=weights)
     if not isinstance(model, TorchModel) or not isinstance(model.module, Normalised):
-        raise InputError(f"{spec} cannot be trained: it is no torch network with weights of its own")
+        raise InputError(
+            f"{spec} cannot be trained: it is no torch network with weights of its own"
+        )
     return Network(
         module=model.module,
         heads=_heads(model.module.network, prefix),

@@ -74,6 +74,8 @@ class Setup:
     """Batches of other data as ``network`` takes them, pixels or features, un-augmented."""
     old_heads: tuple[nn.Linear, ...] = ()
     """Copies of the heads that the start's weights came with; none for a random start."""
+    base: str = "."
+    """The recipe's folder: files that objectives and hooks name are relative to it."""
 
 
 class Objective(ABC):
@@ -107,6 +109,10 @@ class Objective(ABC):
     def written(self, network: nn.Module) -> nn.Module:
         """The part whose weights ``step-N.pt`` holds and later stages start from."""
         return self.evaluated(network)
+
+    def outputs(self, classes: int) -> int:
+        """Outputs of what ``written`` gives, where the data has so many classes."""
+        return classes
 
     def after_step(self, run: "Run") -> None:
         """After the weights are new and before hooks: replay takes its further steps here."""
@@ -206,7 +212,12 @@ OBJECTIVES: dict[str, str] = {
     "contrastive": "shiftbed.train.objectives.contrastive:Contrastive",
 }
 """Name in a recipe → MODULE:FUNCTION, called with the table's other keys."""
-HOOKS: dict[str, str] = {}
+HOOKS: dict[str, str] = {
+    "prune": "shiftbed.train.prune:make",
+    "phase_out": "shiftbed.train.curriculum:PhaseOut",
+    "switch": "shiftbed.train.curriculum:Switch",
+    "watch": "shiftbed.train.watch:Watch",
+}
 """Key of a recipe (``prune``, ``phase_out``, …) → MODULE:FUNCTION, called with its table."""
 
 

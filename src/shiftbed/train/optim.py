@@ -105,8 +105,8 @@ def make_schedule(
 
 def _known() -> dict[str, Any]:
     """Schedules that need nothing but numbers."""
-    leave = ("LRScheduler", "_LRScheduler", "SequentialLR", "ChainedScheduler", "LambdaLR")
-    leave += ("MultiplicativeLR", "ReduceLROnPlateau")
+    leave = {"LRScheduler", "_LRScheduler", "SequentialLR", "ChainedScheduler", "LambdaLR"}
+    leave |= {"MultiplicativeLR", "ReduceLROnPlateau"}
     base = lr_scheduler.LRScheduler
     return {
         key: value

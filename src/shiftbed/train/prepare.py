@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 from PIL import Image
 
+from shiftbed.catalogue import policy_of
 from shiftbed.errors import InputError
 from shiftbed.evaluate.data import DigestCache, Images, TestSet, batches, open_test_set
 from shiftbed.evaluate.preprocessing import Preprocessing
@@ -30,6 +31,7 @@ from shiftbed.train.sources import DataSpec
 
 __all__ = ["TrainingData", "decoded", "from_arrays", "held_out_part", "open_data", "prepare"]
 
+IMAGENET_CLASSES = 1000
 Rows = NDArray[np.int64]
 
 
@@ -78,7 +80,8 @@ class TrainingData:
 
     def load(self, at: int) -> Image.Image:
         """One picture."""
-        return self.parts[self.source[at]].load(int(self.rows[at]))
+        part = self.parts[int(self.source[at])]
+        return part.load(int(self.rows[at]))
 
     def pixels(self, preprocessing: Preprocessing, workers: int = 2) -> NDArray[np.uint8]:
         """(N, H, W, C) of all examples, as the model sees them without augmentation."""
@@ -129,7 +132,7 @@ class _InMemory(Images):
         return _InMemory(self.array[rows])
 
     def digests(self, cache: DigestCache | None) -> list[bytes]:
-        return [hashlib.sha256(np.ascontiguousarray(one)).digest() for one in self.array]
+        return [hashlib.sha256(one.tobytes()).digest() for one in self.array]
 
 
 def from_arrays(
@@ -194,7 +197,8 @@ def _selected(name: str, test_set: TestSet, selection: Mapping[str, Any], base: 
         return [test_set.examples[row] for row in rows]
 
     if "classes" in selection:
-        rows = rows[class_rows(labels[rows], selection["classes"], seed=seed)]
+        core = _core(selection["core"]) if "core" in selection else []
+        rows = rows[class_rows(labels[rows], selection["classes"], core=core, seed=seed)]
     if "fraction" in selection:
         balanced = bool(selection.get("balanced", False))
         share = float(selection["fraction"])
@@ -208,6 +212,12 @@ def _selected(name: str, test_set: TestSet, selection: Mapping[str, Any], base: 
         own = {key.removeprefix(prefix): value for key, value in scores.items()}
         rows = rows[difficulty_rows(ids(), labels[rows], own, seed=seed, **table)]
     return rows
+
+
+def _core(name: str) -> list[int]:
+    """The classes of a subset of ImageNet that the catalogue knows, such as ``imagenet-125``."""
+    inside = policy_of(name).relabel(np.arange(IMAGENET_CLASSES)) >= 0
+    return [int(label) for label in np.flatnonzero(inside)]
 
 
 def _together(chosen: Mapping[str, tuple[TestSet, Rows]], name: str) -> TrainingData:

@@ -86,7 +86,8 @@ class Job:
     @property
     def architecture(self) -> str:
         """The model's name without prefix and options."""
-        return str(self.arguments["model"]).partition("?")[0].rpartition(":")[2]
+        name = str(self.arguments["model"]).partition("?")[0].rpartition(":")[2]
+        return name.removesuffix("()")
 
     @property
     def run(self) -> str:
@@ -249,9 +250,7 @@ def _jobs(name: str, table: Mapping[str, Any], sources: Sources) -> Iterator[Job
         before = after
 
 
-def _job(
-    arguments: Mapping[str, Any], earlier: Job | None, sources: Sources, evaluate: Any
-) -> Job:
+def _job(arguments: Mapping[str, Any], earlier: Job | None, sources: Sources, evaluate: Any) -> Job:
     given = dict(arguments)
     if earlier is not None:
         given.setdefault("model", earlier.arguments["model"])

@@ -73,17 +73,21 @@ def few_shot_rows(examples: Sequence[str], labels: Rows, shots: int, *, seed: in
     return _first_of_classes(order, labels, {int(c): shots for c in np.unique(labels)})
 
 
-def class_rows(labels: Rows, classes: int | Sequence[int], *, seed: int = 0) -> Rows:
+def class_rows(
+    labels: Rows, classes: int | Sequence[int], *, core: Sequence[int] = (), seed: int = 0
+) -> Rows:
     """All examples of some classes: those listed, or so many drawn; labels keep their numbers.
 
-    taori2020, Section 5: 500 classes contain the 250, which contain the 125.
+    Classes of the ``core`` are drawn first. taori2020, Section 5: 500 classes contain the 250,
+    which contain the 125 that all models are judged on.
     """
     there = np.unique(labels)
     if isinstance(classes, int):
         if classes > len(there):
             raise InputError(f"cannot draw {classes} classes: there are {len(there)}")
-        names = [str(c) for c in there]
-        chosen = there[ranked(names, f"classes:{seed}")[:classes]]
+        drawn = there[ranked([str(c) for c in there], f"classes:{seed}")]
+        first = np.isin(drawn, np.asarray(core, dtype=np.int64))
+        chosen = np.concatenate([drawn[first], drawn[~first]])[:classes]
     else:
         chosen = np.asarray(sorted(classes))
         missing = sorted(set(chosen.tolist()) - set(there.tolist()))

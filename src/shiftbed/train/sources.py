@@ -16,6 +16,10 @@ path = "digits.npz:usps_test"
 [[test_sets]]
 name = "usps-held-out"
 data = "usps"                        # the held-out part of a data set
+
+[[settings]]
+test_set = "usps"
+subset = "0-4"                       # also as a range
 """
 
 from collections.abc import Mapping
@@ -30,6 +34,18 @@ from shiftbed.run.spec import SettingSpec, TestSetSpec
 
 __all__ = ["HELD_OUT", "DataSpec", "Sources", "read_sources"]
 
+_READING = (
+    "image_column",
+    "label_column",
+    "group_column",
+    "id_column",
+    "classes",
+    "labels",
+    "layout",
+    "root",
+    "cache",
+)
+"""Options of ``open_test_set``."""
 HELD_OUT = "held_out"
 """Option of a test set: only the part of a data set that is not trained on."""
 
@@ -54,7 +70,9 @@ class DataSpec:
         """
         known, at, _ = self.path.partition("@")
         found: dict[str, Any] = {"file": known if at else Path(self.path).name}
-        found |= {"options": dict(self.options)} if self.options else {}
+        own = {k: Path(v).name if isinstance(v, str) else v for k, v in self.options.items()}
+        own.pop("cache", None)
+        found |= {"options": own} if own else {}
         found |= {HELD_OUT: self.held_out} if self.held_out else {}
         return found | ({"exclude": Path(self.exclude).name} if self.exclude else {})
 
@@ -102,15 +120,13 @@ def _data(name: str, table: Mapping[str, Any], base: Path) -> DataSpec:
         raise InputError(f"[data.{name}] needs a path")
     exclude = given.pop("exclude", None)
     share = given.pop(HELD_OUT, None)
-    known = ("image_column", "label_column", "group_column", "id_column", "classes", "labels")
-    known += ("layout", "root", "cache")
     for key in given:
-        if key not in known:
-            raise unknown(f"key in [data.{name}]", key, ("path", HELD_OUT, "exclude", *known))
+        if key not in _READING:
+            raise unknown(f"key in [data.{name}]", key, ("path", HELD_OUT, "exclude", *_READING))
     return DataSpec(
         name=name,
         path=_near(path, base),
-        options=given,
+        options=_files_near(given, base),
         held_out=None if share is None else _share(share, f"[data.{name}] {HELD_OUT}"),
         exclude=None if exclude is None else _near(str(exclude), base),
     )
@@ -129,6 +145,14 @@ def _near(path: str, base: Path) -> str:
     if known is not None:
         return known
     return path if Path(path).is_absolute() else str(base / path)
+
+
+def _files_near(options: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """Options that name a file beside the recipe, such as ``classes``, with its whole path."""
+    return {
+        key: str(base / value) if isinstance(value, str) and (base / value).exists() else value
+        for key, value in options.items()
+    }
 
 
 def _task(
@@ -209,6 +233,8 @@ def _settings(
         if name not in test_sets:
             raise unknown("test set in [[settings]]", name, test_sets)
         wanted = take(given, base)
+        if isinstance(given.get("subset"), str):
+            given["subset"] = _range(given["subset"])
         found += expand(setting(test_sets[name], given), wanted, test_sets.values())
     rest, settings, shifts = with_catalogue(_list(table, "shifts"), found, test_sets.values())
     shifts += [_shift(one) for one in rest]
@@ -239,10 +265,23 @@ def _test_sets(
     where = _near(path, base)
     if "corrupted" in table:
         return on_disk(table | ({} if name is None else {"name": name}), where)
+    table = _files_near(table, base)
     known = known_test_set(where, name, table, list(others.values()))
     if known is None and not isinstance(name, str):
         raise InputError(f"[[test_sets]] with path {path!r} needs a name")
     return [known or TestSetSpec(name=str(name), path=where, options=table)]
+
+
+def _range(text: str) -> list[int]:
+    """``"1000-1009"`` as class numbers, both ends among them.
+
+    >>> _range("3-5")
+    [3, 4, 5]
+    """
+    first, dash, last = text.partition("-")
+    if not dash or not first.isdecimal() or not last.isdecimal() or int(first) > int(last):
+        raise InputError(f"subset must be class numbers or a range such as '0-99', got {text!r}")
+    return list(range(int(first), int(last) + 1))
 
 
 def _list(table: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

@@ -91,7 +91,8 @@ class Stream:
         if self._prepared is None:
             yield from map(self._from_memory, order)
             return
-        for rows, seen in zip(order, self._prepared.batches(order, epoch, self.workers), strict=True):
+        made = self._prepared.batches(order, epoch, self.workers)
+        for rows, seen in zip(order, made, strict=True):
             first, *views = (x.to(self.device) for x in seen)
             yield Batch(
                 pixels=first,
@@ -172,7 +173,7 @@ class _Prepared(Dataset[tuple[Tensor, ...]]):
             loader = DataLoader(
                 self,
                 batch_size=None,
-                sampler=asked,  # type: ignore[arg-type]
+                sampler=asked,
                 num_workers=workers,
                 worker_init_fn=_single_thread,
             )

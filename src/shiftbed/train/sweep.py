@@ -31,7 +31,7 @@ class Sweep:
 
 def tasks(recipe: Recipe, jobs: Iterable[Job]) -> list[Any]:
     """Jobs with what they need of the recipe."""
-    from shiftbed.train.execute import TrainTask
+    from shiftbed.train.task import TrainTask
 
     by_id = {one.id: one for one in recipe.sources.settings}
     return [

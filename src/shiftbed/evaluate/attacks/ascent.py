@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from shiftbed.evaluate.attacks.balls import Ball, lengths
+from shiftbed.evaluate.attacks.balls import Ball
 from shiftbed.evaluate.attacks.losses import cross_entropy, cross_entropy_pull
 from shiftbed.evaluate.attacks.victim import Victim, take
 
@@ -158,7 +158,7 @@ def ascend(
         gradient = victim.pull_back(logits, pixels, cross_entropy_pull(seen, y))
         gradient = finite(gradient, track, rows)
         if count == 0:
-            track.zero = lengths(gradient.abs()) == 0
+            track.zero = gradient.abs().amax(dim=(1, 2, 3)) == 0
         delta, other = ball.moved(delta, gradient, step, other), delta
         ball.project_(delta)
         if left is not None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from shiftbed.evaluate.attacks.ascent import Ascent, Track, finite
-from shiftbed.evaluate.attacks.balls import Ball, lengths
+from shiftbed.evaluate.attacks.balls import Ball
 from shiftbed.evaluate.attacks.losses import LOSSES
 from shiftbed.evaluate.attacks.victim import Victim, take
 
@@ -138,7 +138,7 @@ def _begin(
     track.see(0, rows, y, pixels.detach(), logits.detach())
     track.measure(0, rows, loss)
     gradient = finite(victim.pull_back(logits, pixels, pull), track, rows)
-    track.zero = lengths(gradient.abs()) == 0
+    track.zero = gradient.abs().amax(dim=(1, 2, 3)) == 0
     return State(
         rows=rows, y=y, delta=start, before=start.clone(), gradient=gradient, loss=loss,
         best=start.clone(), best_gradient=gradient.clone(), best_loss=loss.clone(),

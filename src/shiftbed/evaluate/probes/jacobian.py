@@ -50,7 +50,8 @@ def projected_squares(
     """(N,): unbiased estimates of ‖J‖²_F, the mean over random projections.
 
     An image has the projections of (seed, its number), whatever the batches are; ``numbers`` are
-    by default the places in ``pixels``. Directions are normalised Gaussian draws times √K (Hoffman et al. 2019).
+    by default the places in ``pixels``. Directions are normalised Gaussian draws times √K
+    (Hoffman et al. 2019).
     """
     import torch
 
@@ -77,7 +78,7 @@ def _directions(seed: int, image: int, count: int, classes: int) -> NDArray[np.f
     """(count, classes): directions of length √classes."""
     drawn = np.random.default_rng((seed, image)).normal(size=(count, classes))
     length = np.sqrt((drawn**2).sum(axis=1, keepdims=True))
-    return (drawn * (np.sqrt(classes) / length)).astype(np.float32)
+    return np.asarray(drawn * (np.sqrt(classes) / length), dtype=np.float32)
 
 
 def _differentiable(model: Model) -> TorchModel:
@@ -89,9 +90,7 @@ def _differentiable(model: Model) -> TorchModel:
     return model
 
 
-def _forward(
-    model: TorchModel, pixels: NDArray[np.float32]
-) -> "tuple[torch.Tensor, torch.Tensor]":
+def _forward(model: TorchModel, pixels: NDArray[np.float32]) -> "tuple[torch.Tensor, torch.Tensor]":
     x = model.tensor(pixels).detach().requires_grad_(True)
     return x, model.module(x)
 

@@ -1,5 +1,7 @@
 """A model along paths: images in, one row of numbers per path out."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -59,7 +61,7 @@ def measure_paths(
     return pl.DataFrame(rows, schema=_PATHS)
 
 
-_PATHS = {
+_PATHS: dict[str, Any] = {
     "first": pl.Int64,
     "second": pl.Int64,
     "points": pl.Int32,
@@ -105,15 +107,15 @@ def measure_images(
     return pl.DataFrame({"first": rows, "square": column})
 
 
-def images_of(model: Model, test_set: TestSet, rows: Rows, *, threads: int = 2) -> dict[int, Floats]:
+def images_of(
+    model: Model, test_set: TestSet, rows: Rows, *, threads: int = 2
+) -> dict[int, Floats]:
     """(C, H, W) normalised images by row; unreadable ones are left out."""
     pixels = _pixels_of(model, test_set, rows, threads=threads)
     return {row: normalised(x, model.preprocessing) for row, x in pixels.items()}
 
 
-def _pixels_of(
-    model: Model, test_set: TestSet, rows: Rows, *, threads: int
-) -> dict[int, Floats]:
+def _pixels_of(model: Model, test_set: TestSet, rows: Rows, *, threads: int) -> dict[int, Floats]:
     """(C, H, W) images in [0, 1] by row."""
     found: dict[int, Floats] = {}
     transform = model.preprocessing.pixels

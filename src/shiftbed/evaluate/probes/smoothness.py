@@ -102,7 +102,7 @@ def consistent_distance(probabilities: NDArray[np.floating]) -> NDArray[np.int64
     best = probabilities.argmax(axis=2)
     other = best != best[:, :1]
     first = other.argmax(axis=1)
-    return np.where(other.any(axis=1), first, probabilities.shape[1])
+    return np.asarray(np.where(other.any(axis=1), first, probabilities.shape[1]))
 
 
 def _checked(probabilities: NDArray[np.floating]) -> None:

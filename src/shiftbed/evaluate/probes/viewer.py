@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 from shiftbed.errors import InputError
 from shiftbed.evaluate.data import TestSet
 from shiftbed.evaluate.models import Model
-from shiftbed.evaluate.probes.measure import along, as_pixels, images_of, path_of
+from shiftbed.evaluate.probes.measure import along, images_of, path_of
 from shiftbed.evaluate.probes.pairs import any_pairs
 from shiftbed.evaluate.probes.settings import Probe
 from shiftbed.evaluate.probes.smoothness import consistent_distance, high_frequency_fraction

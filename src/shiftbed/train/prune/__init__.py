@@ -47,7 +47,6 @@ __all__ = [
     "sparsity_of",
 ]
 
-_COMMON = ("sparsity", "scope", "skip")
 METHODS: dict[str, tuple[Callable[..., Hook], dict[str, Any], tuple[str, ...]]] = {
     "magnitude": (Magnitude, {}, ("at",)),
     "gradual": (Gradual, {}, ("start", "stop", "prunings")),
@@ -64,17 +63,17 @@ def make(*, method: str, sparsity: float, scope: str = "global", **options: Any)
 
     >>> make(method="gradual", sparsity=0.8, prunings=10).facts()["pruning"]
     'gradual'
-    >>> make(method="magnitude", sparsity=0.8, rounds=2)
+    >>> make(method="biprop", sparsity=0.8, rounds=2)
     Traceback (most recent call last):
     ...
-    shiftbed.errors.InputError: unknown option of magnitude 'rounds'; known: sparsity, scope, skip, at
+    shiftbed.errors.InputError: unknown option of biprop 'rounds'; known: init, seed, skip
     """
     if method not in METHODS:
         raise unknown("pruning method", str(method), METHODS)
     hook, fixed, own = METHODS[method]
     for key, value in options.items():
-        if key not in (*_COMMON, *own):
-            raise unknown(f"option of {method}", key, (*_COMMON, *own))
+        if key not in (*own, "skip"):
+            raise unknown(f"option of {method}", key, (*own, "skip"))
         if key == "skip" and not _names(value):
             raise InputError(f"prune.skip must be a list of layer names, got {value!r}")
     return hook(sparsity=sparsity, scope=scope, **fixed, **options)

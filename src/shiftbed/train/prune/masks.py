@@ -102,7 +102,7 @@ def start(network: nn.Module, skip: Sequence[str] = ()) -> list[Layer]:
     for layer in found:
         if torch_prune.is_pruned(layer.module):
             raise InputError(f"layer {layer.name!r} is pruned already")
-        torch_prune.identity(layer.module, "weight")
+        torch_prune.identity(layer.module, "weight")  # type: ignore[no-untyped-call]
     return found
 
 
@@ -136,7 +136,7 @@ def mask_lowest(
     wanted = zeros_of(sizes, sparsity, scope)
     flat = [score.detach().reshape(-1) for score in scores]
     if scope == "global":
-        kept = _keep(torch.cat(flat), wanted[0]).split(sizes)
+        kept = tuple(torch.split_with_sizes(_keep(torch.cat(flat), wanted[0]), sizes))
     else:
         kept = tuple(_keep(one, k) for one, k in zip(flat, wanted, strict=True))
     with torch.no_grad():
@@ -215,7 +215,7 @@ def dense(network: nn.Module) -> nn.Module:
     for layer in pruned_layers(network):
         layer.weights.requires_grad_(True)
         layer.module._parameters.pop("weight" + _SCORE, None)
-        torch_prune.remove(layer.module, "weight")
+        torch_prune.remove(layer.module, "weight")  # type: ignore[no-untyped-call]
         layer.module._buffers.pop("weight" + _GAIN, None)
     return network
 
@@ -254,7 +254,7 @@ def restore(network: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
     names = {n.removesuffix(".weight" + _MASK) for n in state if n.endswith("weight" + _MASK)}
     for layer in layers(network):
         if layer.name in names:
-            torch_prune.identity(layer.module, "weight")
+            torch_prune.identity(layer.module, "weight")  # type: ignore[no-untyped-call]
             if f"{layer.name}.weight{_GAIN}" in state:
                 from shiftbed.train.prune.popup import binarise
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INITS", "Popup", "binarise"]
 
-INITS = ("signed-constant", "keep")
+INITS = ("signed-constant", "kaiming-normal", "keep")
 
 
 class Binarised(torch_prune.CustomFromMask):
@@ -77,17 +77,19 @@ def binarise(layer: Layer) -> None:
 def update_gain(layer: Layer) -> None:
     """α = ‖m ⊙ w₀‖₁ / ‖m‖₁, 0 if the layer has nothing left."""
     with torch.no_grad():
-        kept = layer.mask.sum().clamp(min=1)
-        cast(Tensor, layer.module.weight_gain).copy_((layer.mask * layer.weights).abs().sum() / kept)
+        total, kept = (layer.mask * layer.weights).abs().sum(), layer.mask.sum().clamp(min=1)
+        cast(Tensor, layer.module.weight_gain).copy_(total / kept)
 
 
 class Popup(Hook):
     """Edge-popup, or biprop with ``binary``: train scores, leave every weight as it is.
 
     All parameters are frozen, biases and normalisation among them; the optimiser gets the scores
-    instead. ``init = "signed-constant"`` first sets each weight to ±√2/√(fan_in·(1−s)), keeping
-    its sign: the Kaiming constant, scaled to the share that is left (Ramanujan et al., Sections
-    3.2 and 4). ``keep`` takes the weights as they come.
+    instead. Before that, ``init`` sets the weights of pruned layers. With σ = √(2/(fan_in·(1−s))),
+    Kaiming's standard deviation for the share that is left: ``signed-constant`` (the default of
+    edge-popup) makes each weight ±σ with its old sign, ``kaiming-normal`` (the default of biprop,
+    whose gain would have nothing to measure otherwise) draws from N(0, σ²) with ``seed``, ``keep``
+    takes them as they come.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class Popup(Hook):
         if scope not in SCOPES:
             raise unknown("scope", scope, SCOPES)
         self.scope, self.binary, self.seed, self.skip = scope, binary, seed, tuple(skip)
-        self.init = init or ("keep" if binary else "signed-constant")
+        self.init = init or ("kaiming-normal" if binary else "signed-constant")
         if self.init not in INITS:
             raise unknown("init of weights", self.init, INITS)
         self.layers: list[Layer] = []
@@ -118,11 +120,10 @@ class Popup(Hook):
     def prepare(self, network: nn.Module) -> None:
         """Masks and scores; what ``begin`` does to the network."""
         network.requires_grad_(False)
-        for layer in layers(network, self.skip):
-            if self.init == "signed-constant":
-                self._signed_constant(cast(Tensor, layer.module.weight))
-        self.layers = start(network, self.skip)
         generator = torch.Generator().manual_seed(self.seed)
+        for layer in layers(network, self.skip):
+            self._initialise(cast(Tensor, layer.module.weight), generator)
+        self.layers = start(network, self.skip)
         for layer in self.layers:
             weights = layer.weights
             bound = _fan_in(weights) ** -0.5  # Kaiming uniform with a = √5, as torch's layers
@@ -134,10 +135,15 @@ class Popup(Hook):
         self._choose()
         settle(network)
 
-    def _signed_constant(self, weights: Tensor) -> None:
+    def _initialise(self, weights: Tensor, generator: torch.Generator) -> None:
+        if self.init == "keep":
+            return
+        sigma = (2.0 / (_fan_in(weights) * (1.0 - self.sparsity))) ** 0.5
         with torch.no_grad():
-            size = (2.0 / (_fan_in(weights) * (1.0 - self.sparsity))) ** 0.5
-            weights.copy_(size * signs(weights))
+            if self.init == "signed-constant":
+                weights.copy_(sigma * signs(weights))
+            else:
+                weights.copy_(torch.empty(weights.shape).normal_(0.0, sigma, generator=generator))
 
     @property
     def scores(self) -> list[nn.Parameter]:

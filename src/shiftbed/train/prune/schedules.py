@@ -33,7 +33,14 @@ from shiftbed.train.prune.masks import (
 if TYPE_CHECKING:
     from shiftbed.train.loop import Run
 
-__all__ = ["Gradual", "Magnitude", "Rewinding", "cubic", "prune_by_magnitude", "share", "sparsities"]
+__all__ = [
+    "Gradual",
+    "Magnitude",
+    "Rewinding",
+    "cubic",
+    "prune_by_magnitude",
+    "sparsities",
+]
 
 
 def prune_by_magnitude(found: Sequence[Layer], sparsity: float, scope: str) -> None:

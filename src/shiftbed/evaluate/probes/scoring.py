@@ -1,0 +1,1 @@
+def fastest(model, sample, paths): return model

@@ -1,0 +1,1 @@
+"""Objectives beside cross-entropy and squared error: consistency, replay, class maps, captions."""

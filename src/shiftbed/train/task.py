@@ -1,0 +1,146 @@
+"""A job with all it needs, as it travels to a worker, and what is written down of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from shiftbed.errors import InputError
+from shiftbed.run.jobs import Done
+from shiftbed.run.spec import SettingSpec
+from shiftbed.train.augment import label_of
+from shiftbed.train.checkpoint import RunFolder
+from shiftbed.train.networks import Network, make_network
+from shiftbed.train.objective import Hook
+from shiftbed.train.recipe import Job
+from shiftbed.train.sources import DataSpec
+
+__all__ = [
+    "Checkpointed",
+    "TrainTask",
+    "details_of",
+    "info_of",
+    "model_name",
+    "spec_near",
+    "start_network",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpointed(Done):
+    """What a worker says at a checkpoint; ``images`` are training examples since the last one."""
+
+    step: int
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTask:
+    """A job with what it needs of its recipe; this travels to workers."""
+
+    work: ClassVar[str] = "shiftbed.train.execute:execute"
+    job: Job
+    recipe: str
+    base: str
+    store: str
+    runs: str
+    data: Mapping[str, DataSpec]
+    settings: tuple[SettingSpec, ...]
+    options: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.job.run, "training"
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.runs, self.job.id)
+
+
+def model_name(job: Job, step: int) -> str:
+    """A checkpoint's name in the store."""
+    return f"{job.run}@{step}"
+
+
+def start_network(task: TrainTask, classes: int) -> Network:
+    """The network at its start: drawn, the library's, a file's, or the last of another run."""
+    arguments = task.job.arguments
+    start = str(arguments["start"])
+    weights, old_classes = None, None
+    if start.startswith("run:"):
+        before = RunFolder(task.runs, start.removeprefix("run:"))
+        done = before.read("done")
+        if done is None:
+            raise InputError(f"the run {start.removeprefix('run:')} it starts from is not finished")
+        weights, old_classes = before.weights(done["stops"][-1]), int(done["outputs"])
+    return make_network(
+        spec_near(str(arguments["model"]), task.base),
+        classes,
+        start,
+        seed=int(arguments["seed"]),
+        base=task.base,
+        weights=weights,
+        old_classes=old_classes,
+        device=str(task.options["device"]),
+    )
+
+
+def spec_near(spec: str, base: str) -> str:
+    """A model's line with the file it names (``python:FILE.py:…``, ``torch:FILE``) near the recipe.
+
+    >>> spec_near("timm:resnet18", "recipes")
+    'timm:resnet18'
+    """
+    prefix, _, rest = spec.partition(":")
+    file = rest.partition(":" if prefix == "python" else "?")[0]
+    beside = Path(base) / file
+    if prefix not in ("python", "torch") or not file or not beside.is_file():
+        return spec
+    return f"{prefix}:{beside}{rest[len(file) :]}"
+
+
+def info_of(
+    task: TrainTask, step: int, last: bool, n: int, hooks: Sequence[Hook] = ()
+) -> dict[str, Any]:
+    """What the testbed knows of a checkpoint: the columns of its models."""
+    job, arguments = task.job, task.job.arguments
+    mix = arguments["data"].get("mix")
+    found: dict[str, Any] = {
+        "run": job.run,
+        "step": step,
+        "kind": job.kind,
+        "in_fit_set": job.in_fit_set == "all" or (job.in_fit_set == "final" and last),
+        "architecture": job.architecture,
+        "training_data": job.training_data,
+        "data_size": job.data_size,
+        "n_train": n,
+        "mix": "+".join(f"{name}={share:g}" for name, share in mix.items()) if mix else None,
+        "parent": None,
+        "start": "run" if job.parent else arguments["start"].partition(":")[0],
+        "tune": arguments["tune"],
+        "augmentation": label_of(arguments["augmentation"]),
+        "objective": arguments["objective"]["name"],
+        "optimiser": arguments["optimiser"]["name"],
+        "lr": arguments["optimiser"].get("lr"),
+        "length": arguments.get("epochs") or arguments.get("steps"),
+        "seed": arguments["seed"],
+        "stage": job.stage,
+        "grid": job.grid,
+        "final": last,
+    }
+    if job.parent is not None:
+        before = RunFolder(task.runs, str(arguments["start"]).removeprefix("run:")).read("done")
+        found["parent"] = f"{job.parent}@{before['stops'][-1]}" if before else job.parent
+    for hook in hooks:
+        found |= hook.facts()
+    return found
+
+
+def details_of(task: TrainTask) -> dict[str, Any]:
+    return {
+        "spec": task.job.arguments["model"],
+        "identity": f"job:{task.job.id}",
+        "recipe": task.recipe,
+        "seed": task.job.arguments["seed"],
+        "arguments": dict(task.job.arguments),
+    }
