@@ -2,17 +2,19 @@
 
     python -m benchmarks.probes [--quick] [--json]
 
-*Overhead*: making amplitude and phase paths and running the model on them, over running it on the
-same points made beforehand. *Loop*: every point of a path by numpy (both images transformed, their
-window blended in full complex spectra, transformed back), each path through the network as people
-write it (eager, contiguous, one path at a time). *Jacobian* for 1,000 classes: random projections
-against one backward pass per class, each with the standard error of its mean square; projections
-are measured on as many more images as make the standard errors equal. Everything is timed in turns
-in one run; medians.
+*overhead*: making paths and running the model on them, over running it on the same points made
+beforehand (at most 1.15 wanted). *loop*: every point of a path by numpy, both images transformed
+each time and blended in full complex spectra, then each path through the eager network; over
+``--backend auto`` of ``shiftbed probe`` (at least 5 wanted). *point by point*: the same with one
+forward pass per point. *jacobian*, 1,000 classes: one backward pass per class over random
+projections (at least 5 wanted), on as many images as give both the same standard error. All are
+timed in turns in one run. Weights are random: speed does not depend on them. ``--quick`` does 32 px
+only, the full run also EfficientNet-Lite0 at 224 px.
 """
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,25 +24,17 @@ from torch import nn
 
 from benchmarks.common import arguments, report
 from benchmarks.photographs import pictures
-from shiftbed.evaluate.models import Model, TorchModel
+from shiftbed.evaluate.backends import choose_backend
+from shiftbed.evaluate.models import TorchModel
 from shiftbed.evaluate.models.torch_model import seeded, wrap
 from shiftbed.evaluate.preprocessing import Preprocessing
 from shiftbed.evaluate.probes.jacobian import exact_squares, projected_squares
 from shiftbed.evaluate.probes.measure import along, as_pixels, path_of
-from shiftbed.evaluate.probes.scoring import fastest
 from shiftbed.evaluate.probes.settings import Probe, default_probe
-from shiftbed.evaluate.probes.smoothness import softmax
-from shiftbed.train.nets import build
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 Floats = NDArray[np.float32]
 Pair = tuple[Floats, Floats]
-
-
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def in_turns(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
@@ -48,81 +42,192 @@ def in_turns(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, fl
     times: dict[str, list[float]] = {name: [] for name in work}
     for at in range(rounds + 1):
         for name, one in work.items():
-            spent = seconds(one)
+            start = time.perf_counter()
+            one()
             if at:
-                times[name].append(spent)
+                times[name].append(time.perf_counter() - start)
     return {name: float(np.median(each)) for name, each in times.items()}
 
 
-def network(name: str, size: int, classes: int = 10) -> TorchModel:
-    with seeded(0):
-        module = build(name, classes)
+def wrapped(module: nn.Module, size: int, name: str) -> TorchModel:
     given = Preprocessing(size=(size, size), crop="none", mean=MEAN, std=STD)
     return wrap(module, id=f"python:{name}", preprocessing=given, facts={})
 
 
+def small(classes: int = 10) -> nn.Module:
+    from benchmarks.cifar10 import resnet8
+
+    net = resnet8()
+    if classes != 10:
+        net[-1] = nn.Linear(64, classes)  # type: ignore[index]
+    return net
+
+
+def mobile() -> nn.Module:
+    from shiftbed.evaluate.compat import ensure_torchvision
+
+    ensure_torchvision()
+    import timm
+
+    return timm.create_model("efficientnet_lite0", pretrained=False)
+
+
 def pairs_of(count: int, size: int) -> list[Pair]:
-    images = pictures(2 * count, size).transpose(0, 3, 1, 2) / np.float32(255)
-    mean, std = (np.array(v, np.float32)[:, None, None] for v in (MEAN, STD))
-    x = ((images - mean) / std).astype(np.float32)
+    images = pictures(2 * count, size).transpose(0, 3, 1, 2) / 255
+    mean, std = (np.array(v)[:, None, None] for v in (MEAN, STD))
+    x: Floats = ((images - mean) / std).astype(np.float32)
     return list(zip(x[::2], x[1::2], strict=True))
 
 
 def plain_path(x0: Floats, x1: Floats, probe: Probe) -> NDArray[np.float64]:
     """Point by point, as one would write it down."""
+    height, width = x0.shape[1:]
+    half = int(np.floor(probe.w * min(height, width)))
+    rows = slice(max(0, height // 2 - half), height // 2 + half + 1)
+    columns = slice(max(0, width // 2 - half), width // 2 + half + 1)
     points = []
     for lam in np.linspace(0, 1, probe.points):
         f0, f1 = np.fft.fft2(x0), np.fft.fft2(x1)
-        a, p = np.abs(f0), np.angle(f0)
-        moving, target = (a, np.abs(f1)) if probe.name == "amplitude" else (p, np.angle(f1))
-        moving, target = np.fft.fftshift(moving, (1, 2)), np.fft.fftshift(target, (1, 2))
-        half = int(np.floor(probe.w * min(x0.shape[1:])))
-        low = [slice(max(0, side // 2 - half), side // 2 + half + 1) for side in x0.shape[1:]]
-        here = (slice(None), *low)
-        moving[here] = (1 - lam) * moving[here] + lam * target[here]
+        amplitude, phase = np.abs(f0), np.angle(f0)
+        other = np.abs(f1) if probe.name == "amplitude" else np.angle(f1)
+        moving = np.fft.fftshift(amplitude if probe.name == "amplitude" else phase, (1, 2))
+        other = np.fft.fftshift(other, (1, 2))
+        moving[:, rows, columns] *= 1 - lam
+        moving[:, rows, columns] += lam * other[:, rows, columns]
         moving = np.fft.ifftshift(moving, (1, 2))
-        spectrum = moving * np.exp(1j * p) if probe.name == "amplitude" else a * np.exp(1j * moving)
+        if probe.name == "amplitude":
+            spectrum = moving * np.exp(1j * phase)
+        else:
+            spectrum = amplitude * np.exp(1j * moving)
         points.append(np.fft.ifft2(spectrum).real)
     return np.stack(points)
 
 
-def plain(model: TorchModel, bare: nn.Module, probe: Probe, some: list[Pair]) -> list[Any]:
+def plain(bare: nn.Module, probe: Probe, some: list[Pair], batch: int) -> list[Any]:
     """Each path by the loop, then through the eager network."""
     found = []
     with torch.no_grad():
         for x0, x1 in some:
             path = torch.from_numpy(plain_path(x0, x1, probe)).float()
-            found.append(torch.softmax(bare(path), dim=1).numpy())
+            found.append(torch.cat([torch.softmax(bare(x), dim=1) for x in path.split(batch)]))
     return found
 
 
-def paths(name: str, size: int, count: int, rounds: int) -> dict[str, Any]:
+def paths(
+    make: Callable[[], nn.Module], size: int, count: int, rounds: int, *, by_point: bool
+) -> dict[str, Any]:
     """Overhead and ratio to the loop for one network and image size."""
-    model = network(name, size)
     with seeded(0):
-        bare = build(name, 10).eval()
+        bare = make().eval()
+    with seeded(0):
+        model = wrapped(make(), size, "network")
     some = pairs_of(count, size)
-    ready = np.concatenate([as_pixels(path_of(default_probe("phase", (size, size)), *p), model.preprocessing)[None] for p in some])  # fmt: skip
-    best: Model = fastest(model, ready[0], paths=10_000)
-    found: dict[str, Any] = {"network": name, "pixels": size, "paths": count, "engine": best.device}
+    first = as_pixels(path_of(default_probe("phase", (size, size)), *some[0]), model.preprocessing)
+    engine = choose_backend(model, [first], images=10**6, within=False)
+    found: dict[str, Any] = {"pixels": size, "paths_timed": count, "backend": engine.name}
     for kind in ("amplitude", "phase"):
         probe = default_probe(kind, (size, size))
-        pixels = [as_pixels(path_of(probe, *pair), model.preprocessing) for pair in some]
-        times = in_turns(
-            {
-                "forward": lambda: [softmax(model.logits(x, within=False)) for x in pixels],
-                "ours": lambda: [along(model, path_of(probe, *pair)) for pair in some],
-                "ours_best": lambda: [along(best, path_of(probe, *pair)) for pair in some],
-                "forward_best": lambda: [softmax(best.logits(x, within=False)) for x in pixels],
-                "make": lambda: [path_of(probe, *pair) for pair in some],
-                "plain_make": lambda: [plain_path(*pair, probe) for pair in some],
-                "loop": lambda: plain(model, bare, probe, some),
-            },
-            rounds,
-        )
-        print(kind, {k: round(1000*v/count,2) for k,v in times.items()})
-        found[kind]=times
+        ready = [as_pixels(path_of(probe, *pair), model.preprocessing) for pair in some]
+
+        def ours(score: Any, probe: Probe = probe) -> None:
+            for pair in some:
+                along(score, as_pixels(path_of(probe, *pair), model.preprocessing))
+
+        def forward(score: Any, ready: list[Floats] = ready) -> None:
+            for pixels in ready:
+                along(score, pixels)
+
+        own = partial(model.logits, within=False)
+        work: dict[str, Callable[[], object]] = {
+            "forward": partial(forward, own),
+            "ours": partial(ours, own),
+            "fastest_forward": partial(forward, engine.run),
+            "fastest": partial(ours, engine.run),
+            "loop": partial(plain, bare, probe, some, 100),
+        }
+        if by_point:
+            work["point_by_point"] = partial(plain, bare, probe, some, 1)
+        times = in_turns(work, rounds)
+        x0, x1 = some[0]
+        away = np.abs(plain_path(x0, x1, probe) - path_of(probe, x0, x1)).max()
+        found[kind] = {
+            "overhead_torch": times["ours"] / times["forward"],
+            "overhead_fastest_backend": times["fastest"] / times["fastest_forward"],
+            "loop_over_torch": times["loop"] / times["ours"],
+            "loop_over_fastest_backend": times["loop"] / times["fastest"],
+            **(
+                {"point_by_point_over_fastest": times["point_by_point"] / times["fastest"]}
+                if by_point
+                else {}
+            ),
+            "largest_difference_of_a_pixel": float(away),
+            "milliseconds_per_path": {k: 1000 * v / count for k, v in times.items()},
+        }
     return found
-if __name__=="__main__":
-    from pathlib import Path
-    paths("resnet8",32,4,5)
+
+
+def jacobian(images: int, classes: int, size: int, rounds: int) -> dict[str, Any]:
+    """One backward pass per class against projections, at equal standard errors."""
+    with seeded(0):
+        model = wrapped(small(classes), size, "classes")
+    pixels: Floats = np.ascontiguousarray(pictures(images, size).transpose(0, 3, 1, 2), np.float32)
+    pixels /= 255
+    exact = exact_squares(model, pixels)
+    spread = exact.std(ddof=1)
+    noise = projected_squares(model, pixels, projections=1) - exact
+    # With p projections per image an estimate's variance is that between images plus noise²/p.
+    projections = 10
+    more = 1 + float((noise**2).mean()) / projections / spread**2
+    count = int(np.ceil(images * more))
+    many = np.tile(pixels, (-(-count // images), 1, 1, 1))[:count]
+    times = in_turns(
+        {
+            "exact": partial(exact_squares, model, pixels),
+            "projected": partial(projected_squares, model, many, projections=projections),
+        },
+        rounds,
+    )
+    estimate = projected_squares(model, many, projections=projections)
+    return {
+        "classes": classes,
+        "projections": projections,
+        "exact_images": images,
+        "projected_images": count,
+        "exact_norm": float(np.sqrt(exact.mean())),
+        "projected_norm": float(np.sqrt(estimate.mean())),
+        "exact_standard_error_of_mean_square": float(spread / np.sqrt(images)),
+        "projected_standard_error_of_mean_square": float(estimate.std(ddof=1) / np.sqrt(count)),
+        "exact_over_projected": times["exact"] / times["projected"],
+        "seconds": times,
+    }
+
+
+def flat(nested: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """One level: inner keys after their outer ones."""
+    found: dict[str, Any] = {}
+    for key, value in nested.items():
+        inner = isinstance(value, dict)
+        found |= flat(value, f"{before}{key} ") if inner else {f"{before}{key}": value}
+    return found
+
+
+def main() -> None:
+    options = arguments(__doc__)
+    rounds = 3 if options.quick else 9
+    result: dict[str, Any] = {
+        "resnet8_32px": paths(small, 32, 3 if options.quick else 10, rounds, by_point=True),
+    }
+    if not options.quick:
+        result["efficientnet_lite0_224px"] = paths(mobile, 224, 1, 3, by_point=False)
+    given = (8, 1000, 16, 1) if options.quick else (32, 1000, 32, 3)
+    result["jacobian"] = jacobian(*given)
+    if options.json:
+        report(result, True)
+        return
+    for key, value in result.items():
+        print(f"\n{key}")
+        report(flat(value), False)
+
+
+if __name__ == "__main__":
+    main()

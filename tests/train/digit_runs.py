@@ -19,6 +19,9 @@ NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 SEEN = Preprocessing(size=(8, 8), mean=(0.3,), std=(0.4,), mode="L")
 
 
+torch.set_num_threads(1)  # networks this small are slower on several
+
+
 @lru_cache(maxsize=1)
 def images() -> tuple[np.ndarray, np.ndarray]:
     """(1797, 8, 8) uint8 and their labels, shuffled."""

@@ -63,7 +63,7 @@ def test_the_plain_classifier_answers_as_zero_shot_does(run):
     margin = a.topk(2, dim=1).values.diff(dim=1).abs()[:, 0]
     assert torch.equal(a.argmax(1)[margin > 1e-3], b.argmax(1)[margin > 1e-3])
     assert int((margin > 1e-3).sum()) > 590
-    assert 0.2 < float((a.std() / b.std())) < 5  # logits of about the same size
+    assert 0.2 < float(a.std() / b.std()) < 5  # logits of about the same size
 
 
 def test_fine_tuning_starts_from_it(run):

@@ -13,7 +13,11 @@ from shiftbed.train.features import (
 )
 from shiftbed.train.networks import make_network
 
-SPECS = ["timm:resnet10t?size=32", "timm:vit_tiny_patch16_224?img_size=32", "torchvision:resnet18?size=32"]
+SPECS = [
+    "timm:resnet10t?size=32",
+    "timm:vit_tiny_patch16_224?img_size=32",
+    "torchvision:resnet18?size=32",
+]
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,7 @@ class TestErrors:
             (changed(data='{name = "digits", shot = 10}'), "did you mean 'shots'"),
             (changed(data='{mix = [["digits"]], lambda = 0.5}'), "mix must be two names"),
             (changed(data='{mix = [["digits", "other"]], lambda = 2}'), "between 0 and 1"),
-            (changed(data='{mix = {digits = 0.5, other = 0.2}, total = 9}'), "add up to 1"),
+            (changed(data="{mix = {digits = 0.5, other = 0.2}, total = 9}"), "add up to 1"),
             (changed(epochs="0"), "epochs must be a whole number from 1, got 0"),
             (changed(steps="5"), "needs epochs or steps, one of them"),
             (changed(start='"pre-trained"'), "did you mean 'pretrained'"),
@@ -145,7 +145,10 @@ class TestErrors:
             (changed(in_fit_set='"last"'), "unknown in_fit_set 'last'"),
             (changed(augmentation="3"), "augmentation must be a name"),
             ("", "expected at least one"),
-            (GRID.replace('optimiser = {name = "SGD", lr = 0.1, momentum = 0.9}\n', ""), "optimiser"),
+            (
+                GRID.replace('optimiser = {name = "SGD", lr = 0.1, momentum = 0.9}\n', ""),
+                "optimiser",
+            ),
         ],
     )
     def test_grids(self, tmp_path, grid, said):

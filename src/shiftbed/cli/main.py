@@ -11,10 +11,12 @@ from shiftbed.cli import (
     catalogue,
     consistency,
     corrupt,
+    difficulty,
     effects,
     estimates,
     factors,
     imports,
+    linear,
     lines,
     pages,
     papers,
@@ -71,8 +73,11 @@ app.command("eval")(running.eval_)
 app.command("run")(running.run)
 app.command("score")(running.score)
 app.command("train")(training.train)
+app.command("difficulty")(difficulty.difficulty)
+app.command("transfer")(difficulty.transfer)
 app.command("interpolate")(weights.interpolate)
 app.command("soup")(weights.soup)
+app.command("linear")(linear.linear)
 app.command("probe")(probes.probe)
 app.command("consistency")(consistency.consistency)
 app.command("captions")(captions.captions)

@@ -88,6 +88,9 @@ def probe(
         list[str] | None, typer.Option(help="KEY=VALUE: change the model's own.")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
+    backend: Annotated[
+        str, typer.Option(help="auto, torch, compile or onnxruntime, for paths.")
+    ] = "auto",
     level: Level = 0.95,
     json: AsJson = False,
 ) -> None:
@@ -119,7 +122,7 @@ def probe(
     found: dict[str, Any] = {"model": where.name, "setting": where.setting}
     with _progress(quiet=json) as report:
         found |= where.measured(
-            wanted, pairs, window, step, projections, seed, variant, level, report
+            wanted, pairs, window, step, projections, seed, variant, backend, level, report
         )
         if heatmap is not None:
             found["heatmap"] = where.heatmap(heatmap, norm, most, images, seed, report)
@@ -179,6 +182,7 @@ class _Where:
         projections: int | None,
         seed: int,
         variant: str,
+        backend: str,
         level: float,
         report: "Callable[[str, int, int], None]",
     ) -> dict[str, Any]:
@@ -209,6 +213,7 @@ class _Where:
             name=self.name,
             setting=self.setting,
             pairs=pairs,
+            backend=backend,
             report=report,
         )
         done = [one for one in wanted if one not in refused]

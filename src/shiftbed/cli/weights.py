@@ -8,7 +8,7 @@ import typer
 from shiftbed.cli.output import AsJson, Level, as_json, percent, records, table
 from shiftbed.errors import InputError
 
-__all__ = ["interpolate", "soup"]
+__all__ = ["interpolate", "settings_of", "soup"]
 
 _ALPHAS = "0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1"
 LINE = "torch:FILE?arch=PREFIX:NAME or PREFIX:NAME?weights=FILE"
@@ -53,7 +53,7 @@ def interpolate(
         raise InputError(f"--backend must be auto, torch, compile or onnxruntime, got {backend!r}")
     run = name or f"{Line.parse(first).file.stem}-to-{Line.parse(second).file.stem}"
     models = path_models(first, second, _numbers(alphas), weights, run)
-    settings = _settings(test_sets)
+    settings = settings_of(test_sets)
     spec = RunSpec(
         name="interpolate",
         store=str(store),
@@ -214,7 +214,7 @@ def _shifts(ids: list[str], about: dict[str, Any]) -> Any:
     )
 
 
-def _settings(test_sets: list[str]) -> Any:
+def settings_of(test_sets: list[str]) -> Any:
     """Each test set as it is; a set of the catalogue by NAME@DIR."""
     from shiftbed.cli.setting_options import set_name
     from shiftbed.run import TestSetSpec

@@ -59,6 +59,7 @@ def choose_backend(
     images: int | None = None,
     rounds: int = 3,
     compile_seconds: float = COMPILE_SECONDS,
+    within: bool = True,
 ) -> Backend:
     """The backend asked for, or the fastest whose logits agree with torch's on the sample.
 
@@ -66,17 +67,17 @@ def choose_backend(
     in all: with it, candidates that cost more to prepare than they could save are not tried, and
     compiling is tried only with it. A backend asked for by name is checked in the same way and
     refused if it does not agree; without a sample (to run again what was chosen before) it is
-    taken as it is.
+    taken as it is. With ``within`` false, pixels may leave [0, 1], as for ``Model.logits``.
     """
     if not isinstance(model, TorchModel):
-        return _its_own(model, backend)
+        return _its_own(model, backend, within)
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
     batches = [batch for batch in sample if len(batch)]
     if not batches:
-        return _unchecked(model, backend, compile_seconds)
+        return _unchecked(model, backend, compile_seconds, within)
     trial = _Trial(batches, rounds)
-    trial.add("torch", lambda: model.logits)
+    trial.add("torch", lambda: _own_logits(model, within))
     for name in BACKENDS[2:]:
         if backend not in ("auto", name):
             continue
@@ -84,7 +85,7 @@ def choose_backend(
         if reason is None and backend == "auto":
             reason = _not_worth(name, trial, images, compile_seconds)
         if reason is None:
-            trial.add(name, partial(_prepared, name, model, batches[0], compile_seconds))
+            trial.add(name, partial(_prepared, name, model, batches[0], compile_seconds, within))
         else:
             trial.candidates[name] = {"excluded": reason}
     trial.measure()
@@ -94,12 +95,12 @@ def choose_backend(
     return Backend(name=chosen, run=trial.runs[chosen], report=trial.report(chosen))
 
 
-def _unchecked(model: TorchModel, backend: str, compile_seconds: float) -> Backend:
+def _unchecked(model: TorchModel, backend: str, compile_seconds: float, within: bool) -> Backend:
     name = "torch" if backend == "auto" else backend
     reason = _left_out(name, model)
     if reason is not None:
         raise InputError(f"backend {backend!r}: {reason}")
-    run = _prepared(name, model, None, compile_seconds)
+    run = _prepared(name, model, None, compile_seconds, within)
     entry = {"note": "not measured: no sample was given"}
     return Backend(name=name, run=run, report={"chosen": name, "candidates": {name: entry}})
 
@@ -197,14 +198,18 @@ def agreement(reference: Floats, found: Floats, tolerance: float = TOLERANCE) ->
     }
 
 
-def _its_own(model: Model, backend: str) -> Backend:
+def _its_own(model: Model, backend: str, within: bool) -> Backend:
     """Models without a module run as they are, whatever was asked for; the report says so."""
     name = model.engine if isinstance(model, FunctionModel) else "own"
     entry = {"note": "the only one: this model has no torch module"}
     if backend not in ("auto", name):
         entry["asked_for"] = backend
     report = {"chosen": name, "candidates": {name: entry}}
-    return Backend(name=name, run=model.logits, report=report)
+    return Backend(name=name, run=_own_logits(model, within), report=report)
+
+
+def _own_logits(model: Model, within: bool) -> Run:
+    return model.logits if within else partial(model.logits, within=False)
 
 
 def _left_out(name: str, model: TorchModel) -> str | None:
@@ -229,9 +234,11 @@ def _not_worth(name: str, trial: _Trial, images: int | None, compile_seconds: fl
     return f"{images} images take about {seconds:.0f} s, preparing it up to {cost:.0f} s"
 
 
-def _prepared(name: str, model: TorchModel, batch: Pixels | None, compile_seconds: float) -> Run:
+def _prepared(
+    name: str, model: TorchModel, batch: Pixels | None, compile_seconds: float, within: bool
+) -> Run:
     if name == "torch":
-        return model.logits
+        return _own_logits(model, within)
     if name == "onnxruntime":
-        return exported(model)
-    return compiled(model, batch, compile_seconds)
+        return exported(model, within=within)
+    return compiled(model, batch, compile_seconds, within=within)

@@ -95,9 +95,19 @@ def normalised(given: Mapping[str, Any], data: Mapping[str, DataSpec]) -> dict[s
             if not isinstance(given[key], dict):
                 raise InputError(f"{key} must be a table or 'none', got {given[key]!r}")
             found.setdefault("hooks", {})[key] = given[key]
-    names = found["data"].get("mix") or [found["data"]["name"]]
+    names = [*(found["data"].get("mix") or [found["data"]["name"]]), *_others(found, data)]
     found["sources"] = {name: data[name].identity for name in names}
     return found
+
+
+def _others(found: Mapping[str, Any], data: Mapping[str, DataSpec]) -> list[str]:
+    """Data sets that are not trained on as new: those that are replayed or watched."""
+    watched = found.get("hooks", {}).get("watch", {})
+    names = [str(table["data"]) for table in (found["objective"], watched) if "data" in table]
+    for name in names:
+        if name not in data:
+            raise unknown("data set", name, data)
+    return names
 
 
 def _text(given: Mapping[str, Any], key: str, default: str) -> str:

@@ -54,11 +54,11 @@ def examples_left(total: int, left: int, share: float, until: float) -> int:
 class PhaseOut(Hook):
     """All examples at first, then fewer and fewer of the easiest, until ``left`` are left.
 
-    ``left`` hard ones remain from ``until`` of the steps on. With ``per_class`` the classes shrink
-    alike, and their numbers add up to the same total.
+    ``left`` hard ones remain from ``until`` of the steps on, and in the last epoch in any case.
+    With ``per_class`` the classes shrink alike, and their numbers add up to the same total.
     """
 
-    def __init__(self, scores: str, left: int, until: float = 0.9, per_class: bool = False) -> None:
+    def __init__(self, scores: str, left: int, until: float = 1.0, per_class: bool = False) -> None:
         if isinstance(left, bool) or not isinstance(left, int) or left < 1:
             raise InputError(f"phase_out: left must be a whole number from 1, got {left!r}")
         if not 0 < until <= 1:
@@ -79,6 +79,8 @@ class PhaseOut(Hook):
     def before_epoch(self, run: "Run") -> None:
         share = run.step / run.steps
         self.now = examples_left(len(self.order), self.left, share, self.until)
+        if run.steps - run.step <= -(-self.now // run.stream.batch_size):
+            self.now = self.left
         run.stream.keep(self.order[: self.now])
 
     def facts(self) -> dict[str, Any]:

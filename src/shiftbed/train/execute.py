@@ -32,12 +32,16 @@ def is_finished(task: TrainTask, store: PredictionStore) -> bool:
 def execute(task: TrainTask, report: Report = lambda done: None) -> Done:
     """Train a job from where it stopped; a finished one is only evaluated where it was not yet."""
     clock = time.perf_counter()
+    threads = torch.get_num_threads()
     torch.set_num_threads(int(task.options["threads"]))
-    with keeping_generators():
-        if task.folder.read("done") is None:
-            notes = Training(task, report).go()
-        else:
-            notes = _evaluate_again(task)
+    try:
+        with keeping_generators():
+            if task.folder.read("done") is None:
+                notes = Training(task, report).go()
+            else:
+                notes = _evaluate_again(task)
+    finally:
+        torch.set_num_threads(threads)
     return Done(key=task.key, seconds=time.perf_counter() - clock, notes=notes)
 
 

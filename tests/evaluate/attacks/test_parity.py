@@ -18,12 +18,12 @@ def robust(found) -> float:
     return 1 - float(found.fooled.mean())
 
 
-def autoattack(victim: Trained, norm: str, eps: float, loss: str) -> float:
+def autoattack(victim: Trained, norm: str, eps: float, loss: str, seed: int = 0) -> float:
     """Robust accuracy under AutoAttack's own APGD, 100 iterations."""
     base = pytest.importorskip("pyautoattack.autopgd_base")
     attack = base.APGDAttack(
         victim.model.module, n_iter=100, norm={"linf": "Linf", "l2": "L2"}[norm], eps=eps,
-        loss=loss, seed=0, device="cpu",
+        loss=loss, seed=seed, device="cpu",
     )  # fmt: skip
     with seeded_outside(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -59,10 +59,15 @@ def test_apgd_ce_against_autoattack(norm, eps):
     assert robust(found) <= autoattack(victim, norm, eps, "ce") + POINTS
 
 
-def test_apgd_dlr_against_autoattack():
-    victim = digits()
-    found = APGD(norm="l2", eps=0.5, loss="dlr")(victim.model, victim.x, victim.y, victim.ids)
-    assert robust(found) <= autoattack(victim, "l2", 0.5, "dlr") + 0.01
+@pytest.mark.parametrize(("norm", "eps"), [("linf", 0.1), ("l2", 0.5)])
+def test_apgd_dlr_against_autoattack(norm, eps):
+    # one seed differs from the next by half a point: two of each, and within a point
+    victim, ours, theirs = digits(), [], []
+    for seed in (0, 1):
+        attack = APGD(norm=norm, eps=eps, loss="dlr", seed=seed)
+        ours.append(robust(attack(victim.model, victim.x, victim.y, victim.ids)))
+        theirs.append(autoattack(victim, norm, eps, "dlr", seed))
+    assert np.mean(ours) <= np.mean(theirs) + 0.01
 
 
 @pytest.mark.parametrize(("norm", "eps"), [("linf", 0.1), ("l2", 0.5)])

@@ -36,7 +36,7 @@ def has_compiler() -> bool:
     return any(shutil.which(name) for name in names if name)
 
 
-def exported(model: TorchModel) -> Run:
+def exported(model: TorchModel, *, within: bool = True) -> Run:
     """The module as an ONNX graph with a dynamic batch, opened by onnxruntime."""
     import torch
 
@@ -55,12 +55,14 @@ def exported(model: TorchModel) -> Run:
         graph = open_graph(path)
 
     def run(pixels: Pixels) -> Floats:
-        return graph(as_fractions(pixels, p))
+        return graph(as_fractions(pixels, p, within=within))
 
     return run
 
 
-def compiled(model: TorchModel, batch: Pixels | None, seconds: float) -> Run:
+def compiled(
+    model: TorchModel, batch: Pixels | None, seconds: float, *, within: bool = True
+) -> Run:
     """The module compiled for one batch size, that of ``batch`` or of the first one run.
 
     Smaller batches are filled up.
@@ -77,7 +79,8 @@ def compiled(model: TorchModel, batch: Pixels | None, seconds: float) -> Run:
             part: NDArray[Any] = pixels[start : start + size[0]]
             full = np.concatenate([part, np.repeat(part[-1:], size[0] - len(part), axis=0)])
             with torch.inference_mode():
-                parts.append(fast(model.tensor(full)).cpu().numpy()[: len(part)])
+                tensor = model.tensor(full, within=within)
+                parts.append(fast(tensor).cpu().numpy()[: len(part)])
         return np.concatenate(parts)
 
     if batch is not None:

@@ -1,5 +1,7 @@
 """A model along paths: images in, one row of numbers per path out."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,12 @@ from shiftbed.evaluate.probes.smoothness import (
     softmax,
 )
 
-__all__ = ["along", "as_pixels", "images_of", "measure_images", "measure_paths", "path_of"]
+__all__ = ["Score", "along", "as_pixels", "images_of", "measure_images", "measure_paths", "path_of"]
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
+Score = Callable[[Floats], Floats]
+"""From (N, C, H, W) pixels, which may leave [0, 1], to (N, classes) logits."""
 BATCH = 128
 """Points of a path that go through the model together: all 100 of them."""
 
@@ -35,20 +39,24 @@ def measure_paths(
     probe: Probe,
     pairs: Rows,
     *,
+    score: Score | None = None,
     batch_size: int = BATCH,
     threads: int = 2,
 ) -> pl.DataFrame:
     """A row per pair (P, 2) of rows of the test set; columns as ``store/probes.py`` says.
 
     The two images of a path are transformed once; its points go through the model together.
+    ``score`` is what runs the model on pixels outside [0, 1], by default the model itself.
     """
+    score = partial(model.logits, within=False) if score is None else score
     images = images_of(model, test_set, np.unique(pairs), threads=threads)
     rows: list[dict[str, object]] = []
     for first, second in pairs.tolist():
         row: dict[str, object] = {"first": first, "second": second}
         if first in images and second in images:
             path = path_of(probe, images[first], images[second])
-            probability = along(model, path, batch_size=batch_size)[None]
+            pixels = as_pixels(path, model.preprocessing)
+            probability = along(score, pixels, batch_size=batch_size)[None]
             magnitude = magnitudes(probability)
             row |= {
                 "points": probability.shape[1],
@@ -134,12 +142,10 @@ def path_of(probe: Probe, x0: Floats, x1: Floats) -> Floats:
     return pixel_path(x0, x1, probe.step)
 
 
-def along(model: Model, path: Floats, *, batch_size: int = BATCH) -> NDArray[np.float64]:
-    """(points, classes): probabilities along a path of normalised images, which is used up."""
-    pixels = as_pixels(path, model.preprocessing)
+def along(score: Score, pixels: Floats, *, batch_size: int = BATCH) -> NDArray[np.float64]:
+    """(points, classes): probabilities along a path of pixels."""
     steps = range(0, len(pixels), batch_size)
-    logits = [model.logits(pixels[at : at + batch_size], within=False) for at in steps]
-    return softmax(np.concatenate(logits))
+    return softmax(np.concatenate([score(pixels[at : at + batch_size]) for at in steps]))
 
 
 def as_pixels(path: Floats, preprocessing: Preprocessing) -> Floats:

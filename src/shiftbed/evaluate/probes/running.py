@@ -1,6 +1,8 @@
 """Probes of a model into a store: in parts, so that a killed run continues where it was."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,10 +10,20 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
+from shiftbed.evaluate.backends import Backend, choose_backend
 from shiftbed.evaluate.data import TestSet
 from shiftbed.evaluate.models import Model, TorchModel
-from shiftbed.evaluate.probes.measure import measure_images, measure_paths
+from shiftbed.evaluate.probes.measure import (
+    BATCH,
+    Score,
+    as_pixels,
+    images_of,
+    measure_images,
+    measure_paths,
+    path_of,
+)
 from shiftbed.evaluate.probes.pairs import any_pairs, between_pairs, some_rows, within_pairs
+from shiftbed.evaluate.probes.paths import POINTS
 from shiftbed.evaluate.probes.settings import Probe, default_pairs, is_small
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import (
@@ -40,6 +52,7 @@ def probe_model(
     name: str | None = None,
     setting: str | None = None,
     pairs: int | None = None,
+    backend: str = "auto",
     threads: int = 2,
     report: Report | None = None,
 ) -> dict[str, str]:
@@ -47,9 +60,11 @@ def probe_model(
 
     ``pairs`` is the number of paths (of images, for the Jacobian); by default the paper's for this
     size of image. What the store has already is not measured again. Fewer paths than it has change
-    nothing; more are added to them.
+    nothing; more are added to them. Paths run on the ``backend`` that is fastest (see
+    ``backends.py``), and go on with the one they were begun with.
     """
     model_name, setting_name = name or model.id, setting or test_set.name
+    runs = _Runs(model=model, asked=backend)
     refused: dict[str, str] = {}
     for probe in probes:
         if probe.name == "jacobian" and not isinstance(model, TorchModel):
@@ -63,13 +78,21 @@ def probe_model(
         except InputError as error:
             refused[probe.name] = str(error)
             continue
-        about = {
+        about: dict[str, Any] = {
             "parameters": probe.describe(),
             "fingerprint": test_set.fingerprint,
             "model_facts": model.describe(),
         }
         key = (model_name, setting_name, probe.name)
-        piece = _piece(model, test_set, probe, rows, threads)
+        there = probe_record(store, *key)
+        agrees(key, there, about)
+        if probe.name == "jacobian":
+            piece: Piece = partial(_jacobians, model, test_set, probe, rows, threads)
+        else:
+            engine = str((there or {}).get("backend") or runs.fastest(test_set, probe, rows))
+            about["backend"] = engine
+            score = partial(runs.score, engine)
+            piece = partial(_paths, model, test_set, probe, rows, score, threads)
         into_parts(store, key, about, len(rows), _chunk(model), piece, report)
     return refused
 
@@ -142,11 +165,50 @@ def _chunk(model: Model) -> int:
     return 100 if is_small(model.preprocessing.size) else 20
 
 
-def _piece(model: Model, test_set: TestSet, probe: Probe, rows: Rows, threads: int) -> Piece:
-    def measure(start: int, stop: int) -> pl.DataFrame:
-        some = rows[start:stop]
-        if probe.name == "jacobian":
-            return measure_images(model, test_set, probe, some, threads=threads)
-        return measure_paths(model, test_set, probe, some, threads=threads)
+def _paths(
+    model: Model,
+    test_set: TestSet,
+    probe: Probe,
+    rows: Rows,
+    score: Score,
+    threads: int,
+    start: int,
+    stop: int,
+) -> pl.DataFrame:
+    return measure_paths(model, test_set, probe, rows[start:stop], score=score, threads=threads)
 
-    return measure
+
+def _jacobians(
+    model: Model, test_set: TestSet, probe: Probe, rows: Rows, threads: int, start: int, stop: int
+) -> pl.DataFrame:
+    return measure_images(model, test_set, probe, rows[start:stop], threads=threads)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Runs:
+    """Backends of one model, opened when they are needed."""
+
+    model: Model
+    asked: str
+    opened: dict[str, Backend] = field(default_factory=dict)
+
+    def fastest(self, test_set: TestSet, probe: Probe, rows: Rows) -> str:
+        """The backend asked for, or the fastest one on a path that can be read."""
+        if self.opened:
+            return next(iter(self.opened))
+        sample: list[NDArray[np.float32]] = []
+        for first, second in rows[:10].tolist():
+            images = images_of(self.model, test_set, np.array([first, second]), threads=1)
+            if len(images) == 2:
+                path = path_of(probe, images[first], images[second])[:BATCH]
+                sample.append(as_pixels(path, self.model.preprocessing))
+                break
+        count = len(rows) * POINTS
+        found = choose_backend(self.model, sample, self.asked, images=count, within=False)
+        self.opened[found.name] = found
+        return found.name
+
+    def score(self, name: str, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+        if name not in self.opened:
+            self.opened[name] = choose_backend(self.model, [], name, within=False)
+        return self.opened[name].run(pixels)

@@ -1,6 +1,7 @@
 """The path viewer: a strip of images along paths, the model's class and confidence under each."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from shiftbed.errors import InputError
 from shiftbed.evaluate.data import TestSet
 from shiftbed.evaluate.models import Model
-from shiftbed.evaluate.probes.measure import along, images_of, path_of
+from shiftbed.evaluate.probes.measure import along, as_pixels, images_of, path_of
 from shiftbed.evaluate.probes.pairs import any_pairs
 from shiftbed.evaluate.probes.settings import Probe
 from shiftbed.evaluate.probes.smoothness import consistent_distance, high_frequency_fraction
@@ -75,7 +76,8 @@ def _row(
 ) -> Image.Image:
     path = path_of(probe, x0, x1)
     shown = sorted({*range(0, len(path), every), len(path) - 1})
-    probability = along(model, path)  # from here on, path holds pixels
+    pixels = as_pixels(path, model.preprocessing)
+    probability = along(partial(model.logits, within=False), pixels)
     best = probability.argmax(axis=1)
     hff = float(high_frequency_fraction(probability[None])[0])
     cd = int(consistent_distance(probability[None])[0])
@@ -85,7 +87,7 @@ def _row(
     draw.multiline_text((GAP, tile // 2 - 24), about, _INK, font)
     for column, at in enumerate(shown):
         left = LABEL + column * (tile + GAP)
-        row.paste(_picture(path[at], tile, model), (left, 0))
+        row.paste(_picture(pixels[at], tile, model), (left, 0))
         name = names[best[at]] if best[at] < len(names) else f"class {best[at]}"
         text = f"{_cut(name, tile // 7)}\n{100 * probability[at, best[at]]:.0f} %"
         colour = _INK if best[at] == best[0] else _RED

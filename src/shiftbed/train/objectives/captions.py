@@ -90,7 +90,10 @@ def read_captions(path: str, base: str | Path, examples: Sequence[str], cut: Tok
     if not file.is_file():
         raise InputError(f"captions: {file}: no such file")
     try:
-        frame = pl.read_parquet(file) if file.suffix == ".parquet" else pl.read_csv(file)
+        if file.suffix == ".parquet":
+            frame = pl.read_parquet(file)
+        else:
+            frame = pl.read_csv(file, infer_schema=False)  # ids such as 007 stay texts
         found = frame.select(pl.col("example", "caption").cast(pl.String)).drop_nulls()
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]

@@ -1,5 +1,6 @@
 """AugMix's loss: cross-entropy and agreement of three views of an example."""
 
+import math
 from typing import final
 
 import torch
@@ -25,8 +26,7 @@ def jensen_shannon(logits: tuple[Tensor, ...]) -> Tensor:
     0.6931
     """
     logs = torch.stack([functional.log_softmax(one, dim=1) for one in logits])
-    k = torch.tensor(float(len(logits)), device=logs.device)
-    mixture = torch.logsumexp(logs, dim=0) - k.log()
+    mixture = torch.logsumexp(logs, dim=0) - math.log(len(logits))
     return (logs.exp() * (logs - mixture)).sum(dim=2).mean()
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shiftbed.errors import InputError
+from shiftbed.evaluate.compat import ensure_torchvision
 from shiftbed.evaluate.models.from_open_clip import TEMPLATES
 from shiftbed.evaluate.models.modules import ZeroShot
 from shiftbed.evaluate.models.torch_model import seeded
@@ -81,7 +82,7 @@ def zero_shot(network: ImageText, prompts: Tensor) -> nn.Module:
     """A classifier of images by prompts: scale · cos(image, text) (radford2021, Section 3.1)."""
     network.text.eval()
     text = _prompted(network, prompts)
-    return ZeroShot(network.image, text, float(network.logit_scale.exp()))
+    return ZeroShot(network.image, text, network.logit_scale.exp().item())
 
 
 @torch.no_grad()
@@ -145,6 +146,7 @@ class Contrastive(Objective):
         self.calls = 0
 
     def begin(self, setup: Setup) -> nn.Module:
+        ensure_torchvision()
         from open_clip.loss import ClipLoss
         from open_clip.transformer import TextTransformer
 

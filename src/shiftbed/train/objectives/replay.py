@@ -114,7 +114,7 @@ class Replay(Replaying):
         old = old_heads_of(setup, self.what)
         self.open_old(setup, old[0].out_features)
         place = setup.heads[0].weight.device
-        kept = [deepcopy(head).to(place) for head in old]
+        kept = [deepcopy(head).to(place).requires_grad_(True) for head in old]
         return TwoHeads(setup.network, setup.heads, kept)
 
     def loss(self, network: nn.Module, batch: Batch) -> Tensor:

@@ -1,0 +1,131 @@
+"""``shiftbed difficulty`` and ``transfer``: how hard examples are; trained-on × tested-on."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shiftbed.cli.output import AsJson, Level, as_json, interval, percent, points, records, table
+
+__all__ = ["difficulty", "transfer"]
+
+
+def difficulty(
+    recipe: Annotated[Path, typer.Argument(help="A recipe.toml, for its data sets.")],
+    data: Annotated[str, typer.Argument(help="One of its data sets.")],
+    model: Annotated[str, typer.Option(help="What to train: nets:resnet18, timm:NAME, …")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A .csv or .parquet file, a row per example.")
+    ],
+    share: Annotated[float, typer.Option(help="Of the data that each model trains on.")] = 0.75,
+    repeats: Annotated[int, typer.Option(help="Times the data is split anew.", min=1)] = 3,
+    epochs: Annotated[int, typer.Option(help="Of each model.", min=1)] = 10,
+    batch_size: Annotated[int, typer.Option(help="Examples per step.", min=2)] = 64,
+    optimiser: Annotated[str, typer.Option(help="Any of torch.optim.")] = "AdamW",
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    seed: Annotated[int, typer.Option(help="Of splits and weights.", min=0)] = 0,
+    json: AsJson = False,
+) -> None:
+    """Score examples by how many models get them wrong that were trained without them.
+
+    A recipe reads the file as difficulty = {scores = FILE, …}, phase_out or switch.
+    """
+    from shiftbed.errors import unknown
+    from shiftbed.train import difficulty as scoring
+    from shiftbed.train import read_recipe
+    from shiftbed.train.prepare import prepare
+    from shiftbed.train.task import spec_near
+
+    found = read_recipe(recipe)
+    if data not in found.sources.data:
+        raise unknown("data set", data, found.sources.data)
+    examples = prepare({"name": data}, found.sources.data, recipe.parent)
+    answer = scoring.train_member(
+        examples,
+        spec_near(model, str(recipe.parent)),
+        epochs=epochs,
+        batch_size=batch_size,
+        optimiser=optimiser,
+        lr=lr,
+        seed=seed,
+    )
+
+    def heard(done: int, total: int) -> None:
+        if not json:
+            typer.echo(f"\rmodel {done} of {total}", err=True, nl=done == total)
+
+    scored = scoring.difficulty(
+        examples, answer, share=share, repeats=repeats, seed=seed, heard=heard
+    )
+    scoring.write_difficulty(output, scored)
+    asked = int(scored.asked[0])
+    summary = {
+        "data": data,
+        "file": str(output),
+        "n": len(scored.examples),
+        "models_per_example": asked,
+        "mean_score": float(scored.score.mean()),
+        "always_right": int((scored.right == scored.asked).sum()),
+        "never_right": int((scored.right == 0).sum()),
+    }
+    if json:
+        as_json(summary)
+        return
+    rows = [(key.replace("_", " "), value) for key, value in summary.items()]
+    notes = [f"Larger scores are harder: the share of {asked} models, trained without it, wrong."]
+    table(f"Difficulty of {data}", ["", ""], rows, notes=notes)
+
+
+def transfer(
+    store: Annotated[str, typer.Argument(help="A store that trained models were evaluated into.")],
+    by: Annotated[str, typer.Option(help="Column of models that says what they saw.")] = (
+        "augmentation"
+    ),
+    without: Annotated[str, typer.Option(help="Its value for models to compare with.")] = "none",
+    clean: Annotated[
+        str | None, typer.Option(help="The test set that was corrupted, where there are several.")
+    ] = None,
+    where: Annotated[str, typer.Option(help="Corruptions in memory or on disk.")] = "memory",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A heat map: .png, .svg, .pdf or .html.")
+    ] = None,
+    value: Annotated[str, typer.Option(help="What the heat map shows: accuracy or gain.")] = (
+        "accuracy"
+    ),
+    level: Level = 0.95,
+    json: AsJson = False,
+) -> None:
+    """Trained on × tested on: what does training on one corruption do for the others?"""
+    from shiftbed.store import PredictionStore
+    from shiftbed.tables.transfer_grid import transfer_grid
+    from shiftbed.testbed import testbed_from_store
+
+    bed = testbed_from_store(PredictionStore.existing(store))
+    grid = transfer_grid(bed, by=by, without=without, clean=clean, where=where, level=level)
+    if output is not None:
+        from shiftbed.figures import save
+        from shiftbed.figures.transfer_grid import transfer_heatmap
+
+        save(transfer_heatmap(grid, value), output)
+    if json:
+        as_json(records(grid))
+        return
+    rows = [
+        (
+            row["trained_on"],
+            row["tested_on"],
+            percent(row["accuracy"]),
+            f"{percent(row['low'])} … {percent(row['high'])}" if row["low"] is not None else "",
+            points(row["gain"]),
+            interval(row["gain_low"], row["gain_high"]),
+            row["models"],
+            row["severities"],
+            row["n"],
+            row["note"],
+        )
+        for row in records(grid)
+    ]
+    columns = ["trained on", "tested on", "accuracy", f"{100 * level:g} % interval", "gain"]
+    columns += ["interval", "models", "severities", "n", "note"]
+    notes = [f"Gain: over models with {by} {without!r}. Means over severities, then over models."]
+    table(f"Transfer between corruptions, {bed.name}", columns, rows, notes=notes, left=2)

@@ -1,1 +1,0 @@
-def fastest(model, sample, paths): return model
