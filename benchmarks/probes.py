@@ -58,9 +58,9 @@ def small(classes: int = 10) -> nn.Module:
     from benchmarks.cifar10 import resnet8
 
     net = resnet8()
-    if classes != 10:
-        net[-1] = nn.Linear(64, classes)  # type: ignore[index]
-    return net
+    return (
+        net if classes == 10 else nn.Sequential(*list(net.children())[:-1], nn.Linear(64, classes))
+    )
 
 
 def mobile() -> nn.Module:
@@ -131,11 +131,11 @@ def paths(
 
         def ours(score: Any, probe: Probe = probe) -> None:
             for pair in some:
-                along(score, as_pixels(path_of(probe, *pair), model.preprocessing))
+                along(score, [as_pixels(path_of(probe, *pair), model.preprocessing)])
 
         def forward(score: Any, ready: list[Floats] = ready) -> None:
             for pixels in ready:
-                along(score, pixels)
+                along(score, [pixels])
 
         own = partial(model.logits, within=False)
         work: dict[str, Callable[[], object]] = {

@@ -181,7 +181,7 @@ def main() -> None:
     options = arguments(__doc__)
     torch.set_num_threads(1)
     quick = options.quick
-    found = step_overhead(turns=25 if quick else 200, steps=4)
+    found = step_overhead(turns=21 if quick else 200, steps=3 if quick else 4)
     found |= head_only(
         turns=3 if quick else 15, n=128 if quick else 1024, spec="timm:resnet18?size=96"
     )

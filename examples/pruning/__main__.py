@@ -57,7 +57,7 @@ def compare(folder: Path) -> list[dict[str, Any]]:
             "steps": cell["info"]["step"],
         }
         for cell in cells
-        if cell["info"]["final"]
+        if cell["info"].get("final")
     ]
     rows.sort(key=lambda row: (row["method"] != "dense", row["scope"] or "", row["method"]))
     for setting in SETS:

@@ -12,7 +12,7 @@ def test_it_runs_and_has_intervals():
     for name in ("step_ratio", "head_only_speedup"):
         low, high = found[f"{name}_interval"]
         assert low <= found[name] <= high
-    assert found["turns"] == 25
+    assert found["turns"] == 21
 
 
 def test_the_interval_of_a_median():

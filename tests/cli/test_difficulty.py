@@ -1,9 +1,12 @@
 """``shiftbed difficulty`` and ``transfer``, as a user meets them."""
 
 import json
+import shutil
 
+import numpy as np
 import polars as pl
 import pytest
+from sklearn.datasets import load_digits
 
 from shiftbed.train import read_recipe
 from shiftbed.train.sweep import sweep
@@ -25,7 +28,7 @@ def recipe(tmp_path_factory):
     return path
 
 
-def test_scores_are_written_and_a_recipe_trains_on_the_hardest(recipe):
+def test_scores_are_written_and_a_recipe_trains_on_the_hardest(recipe, tmp_path):
     folder = recipe.parent
     done = shiftbed(
         *("difficulty", str(recipe), "digits", "--model", "python:net.py:build()"),
@@ -35,13 +38,16 @@ def test_scores_are_written_and_a_recipe_trains_on_the_hardest(recipe):
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert (found["n"], found["models_per_example"]) == (541, 2)
+    per_class = np.bincount(load_digits().target[:600])
+    left = 600 - int(np.floor(0.1 * per_class + 0.5).sum())  # without what is held out
+    assert (found["n"], found["models_per_example"]) == (left, 2)
     table = pl.read_csv(folder / "scores.csv")
-    assert len(table) == 541
+    assert len(table) == left
     assert table["example"].str.starts_with("digits/").all()
     assert found["mean_score"] == pytest.approx(table["score"].mean())
     hard = 'data = {name = "digits", difficulty = {scores = "scores.csv", count = 6}}'
-    other = place(folder, GRID.replace('data = "digits"', hard))
+    shutil.copy(folder / "scores.csv", tmp_path)
+    other = place(tmp_path, GRID.replace('data = "digits"', hard))
     assert not sweep(read_recipe(other)).failed
 
 

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from PIL import Image
 
+from shiftbed.figures.gallery import gallery, open_source
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import probe_parts, read_probe
 from shiftbed.testbed import testbed_from_store as from_store
@@ -152,6 +153,10 @@ def test_a_store_with_probes_is_a_testbed_with_predictors(folder):
     assert (bed.size("val:amplitude_hff") == 20).all()
     each = read_probe(PredictionStore(folder / "store"), "python:net0:dull", "val", "amplitude")
     assert bed.accuracy("val:amplitude_cd")[0] == pytest.approx(each["cd"].to_numpy().mean())
+    views, missing = gallery(open_source(str(folder / "store")))
+    made = {view.id: view.chart for view in views}["probes"]
+    assert "val:phase_hff" in made.columns
+    assert not {"severities", "similarity", "reliability"} & {one.id for one in missing}
     done = shiftbed("predictors", "store", "--ood", "val+gaussian_noise:3", "--metric", "val",
                     "--metric", "val:amplitude_hff", "--json", cwd=folder)  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -43,9 +43,9 @@ def folder(tmp_path_factory):  # type: ignore[no-untyped-def]
     order = np.random.default_rng(0).permutation(len(labels))
     images, labels = images[order].reshape(-1, 8, 8), labels[order]
     pixels = (images * 15.9375).round().astype(np.uint8)
-    np.savez(place / "val.npz", images=pixels[900:1200], labels=labels[900:1200])
-    np.savez(place / "faint.npz", images=pixels[900:1200] // 3, labels=labels[900:1200])
-    np.savez(place / "held.npz", images=pixels[1200:], labels=labels[1200:])
+    np.savez(place / "seen.npz", images=pixels[900:1200], labels=labels[900:1200])
+    np.savez(place / "faintly.npz", images=pixels[900:1200] // 3, labels=labels[900:1200])
+    np.savez(place / "kept_out.npz", images=pixels[1200:], labels=labels[1200:])
     for name, start, seed in (("a", 0, 1), ("b", 0, 2), ("c", 0, 3), ("other", 9, 4)):
         torch.manual_seed(start)
         net = network()
@@ -63,25 +63,25 @@ def folder(tmp_path_factory):  # type: ignore[no-untyped-def]
 
 def test_the_path_is_a_run_in_the_store_and_its_ends_are_the_models(folder) -> None:  # type: ignore[no-untyped-def]
     lines = [f"torch:{name}.pt?{ARCH}" for name in ("a", "other")]
-    sets = ["val.npz", "faint.npz"]
+    sets = ["seen.npz", "faintly.npz"]
     command = ["interpolate", *lines, *sets, "--alphas", "0,0.25,0.5,1", "--store", "kept"]
     done = shiftbed(*command, "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["run"] == "a-to-other"
     assert [(r["alpha"], r["setting"]) for r in found["path"]] == [
-        (alpha, name) for alpha in (0, 0.25, 0.5, 1) for name in ("faint", "val")
+        (alpha, name) for alpha in (0, 0.25, 0.5, 1) for name in ("faintly", "seen")
     ]
     assert all(r["n"] == 300 and r["low"] <= r["value"] <= r["high"] for r in found["path"])
     for line, name in zip(lines, ("a", "other"), strict=True):
         one = ["eval", line, *sets, "--store", "kept", "--name", name, "--backend", "torch"]
         assert shiftbed(*one, cwd=folder).returncode == 0
     store = PredictionStore(folder / "kept")
-    for setting in ("val", "faint"):
+    for setting in ("seen", "faintly"):
         for step, name in (("a-to-other@0", "a"), ("a-to-other@1", "other")):
             assert store.read(step, setting).equals(store.read(name, setting))
-    record = store.cell("a-to-other@0.25", "val")
-    assert record["info"]["step"] == 0.25
+    record = store.cell("a-to-other@0.25", "seen")
+    assert (record["info"]["step"], record["info"]["alpha"]) == (250, 0.25)
     assert record["info"]["in_fit_set"] is False
     again = shiftbed(*command, "--json", cwd=folder)
     assert json.loads(again.stdout) == found
@@ -89,7 +89,7 @@ def test_the_path_is_a_run_in_the_store_and_its_ends_are_the_models(folder) -> N
 
 
 def test_effective_robustness_along_alpha_can_be_drawn(folder) -> None:  # type: ignore[no-untyped-def]
-    sets = ["val.npz", "faint.npz"]
+    sets = ["seen.npz", "faintly.npz"]
     for name in ("a", "b", "c", "other"):
         line = f"torch:{name}.pt?{ARCH}"
         one = ["--store", "drawn", "--name", name, "--backend", "torch"]
@@ -98,7 +98,7 @@ def test_effective_robustness_along_alpha_can_be_drawn(folder) -> None:  # type:
     options = ["--store", "drawn", "--weights", "mixes", "--alphas", "0,0.5,1"]
     assert shiftbed("interpolate", *ends, *sets, *options, cwd=folder).returncode == 0
     drawn = shiftbed(
-        *("plot", "--testbed", "drawn", "--chart", "trajectories", "--shift", "faint"),
+        *("plot", "--testbed", "drawn", "--chart", "trajectories", "--shift", "faintly"),
         *("-o", "rho.svg"),
         cwd=folder,
     )
@@ -108,7 +108,7 @@ def test_effective_robustness_along_alpha_can_be_drawn(folder) -> None:  # type:
 
 def test_a_greedy_soup_is_no_worse_than_the_best(folder) -> None:  # type: ignore[no-untyped-def]
     lines = [f"torch:{name}.pt?{ARCH}" for name in ("a", "b", "c", "other")]
-    command = ["soup", *lines, "--held-out", "held.npz"]
+    command = ["soup", *lines, "--held-out", "kept_out.npz"]
     done = shiftbed(*command, "-o", "greedy.pt", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -117,7 +117,7 @@ def test_a_greedy_soup_is_no_worse_than_the_best(folder) -> None:  # type: ignor
     assert found["members"][0] == max(alone, key=lambda k: alone[k])
     assert found["accuracy"]["n"] == 597
     line = f"torch:greedy.pt?{ARCH}"
-    checked = shiftbed("eval", line, "held.npz", "--store", "soup", "--json", cwd=folder)
+    checked = shiftbed("eval", line, "kept_out.npz", "--store", "soup", "--json", cwd=folder)
     reached = json.loads(checked.stdout)["settings"][0]["value"]
     assert reached == found["accuracy"]["value"]
     shown = shiftbed(*command, "-o", "again.pt", cwd=folder).stdout
@@ -133,7 +133,17 @@ def test_a_uniform_soup_of_one_is_the_model(folder) -> None:  # type: ignore[no-
     assert all(torch.equal(one[n], a[n]) for n in a)
     lines = [f"torch:{name}.pt?{ARCH}" for name in ("a", "b")]
     many = shiftbed(
-        *("soup", *lines, "--how", "uniform", "--held-out", "held.npz", "-o", "two.pt", "--json"),
+        *(
+            "soup",
+            *lines,
+            "--how",
+            "uniform",
+            "--held-out",
+            "kept_out.npz",
+            "-o",
+            "two.pt",
+            "--json",
+        ),
         cwd=folder,
     )
     assert json.loads(many.stdout)["members"] == lines
@@ -147,7 +157,7 @@ def test_weights_named_by_a_key_and_a_side_car(folder) -> None:  # type: ignore[
         torch.save(nets.build("resnet8", channels=1).state_dict(), folder / f"r{seed}.pt")
     lines = [f"nets:resnet8?weights=r{seed}.pt&size=8&mode=L" for seed in (1, 2)]
     options = ["--alphas", "0,1", "--store", "nets", "--json"]
-    done = shiftbed("interpolate", *lines, "val.npz", *options, cwd=folder)
+    done = shiftbed("interpolate", *lines, "seen.npz", *options, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["path"]) == 2
 
@@ -155,13 +165,13 @@ def test_weights_named_by_a_key_and_a_side_car(folder) -> None:  # type: ignore[
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["interpolate", "torch:a.pt", "torch:b.pt", "val.npz"], "architecture"),
-        (["interpolate", "timm:resnet10t", "timm:resnet10t", "val.npz"], "names no file"),
-        (["interpolate", "A", "B?size=9", "val.npz"], "same line but for the file"),
-        (["interpolate", "A", "B", "val.npz", "--alphas", "0,x"], "--alphas"),
-        (["interpolate", "A", "B", "val.npz", "--alphas", "0,0"], "each once"),
-        (["interpolate", "A", "B", "val.npz", "--backend", "fast"], "--backend"),
-        (["interpolate", "A", "torch:none.pt?" + ARCH, "val.npz"], "no such file"),
+        (["interpolate", "torch:a.pt", "torch:b.pt", "seen.npz"], "architecture"),
+        (["interpolate", "timm:resnet10t", "timm:resnet10t", "seen.npz"], "names no file"),
+        (["interpolate", "A", "B?size=9", "seen.npz"], "same line but for the file"),
+        (["interpolate", "A", "B", "seen.npz", "--alphas", "0,x"], "--alphas"),
+        (["interpolate", "A", "B", "seen.npz", "--alphas", "0,0"], "each once"),
+        (["interpolate", "A", "B", "seen.npz", "--backend", "fast"], "--backend"),
+        (["interpolate", "A", "torch:none.pt?" + ARCH, "seen.npz"], "no such file"),
         (["interpolate", "A", "B", "no.npz", "--store", "none"], "no.npz"),
         (["soup", "A", "-o", "x.pt"], "--held-out"),
         (["soup", "A", "-o", "x.pt", "--how", "best"], "greedy or uniform"),

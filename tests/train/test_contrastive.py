@@ -15,7 +15,7 @@ TEMPLATES = ("a photo of the digit {}", "the number {} written by hand", "{}")
 SMALL = {"width": 32, "text_width": 32, "text_layers": 1, "context_length": 12}
 
 
-def make(steps: int = 100, **options):
+def make(steps: int = 50, **options):
     objective = Contrastive(templates=TEMPLATES, **{"class_names": NAMES} | SMALL | options)
     return make_run(objective, steps=steps, lr=0.003, made=network(10, seed=2))
 

@@ -101,6 +101,20 @@ def test_as_a_layer_of_torch(parts) -> None:  # type: ignore[no-untyped-def]
     np.testing.assert_allclose(found, model.logits(x), atol=1e-4)
 
 
+def test_a_head_that_cannot_hold_the_probe_is_said(parts) -> None:  # type: ignore[no-untyped-def]
+    from shiftbed.train.linear_probe import install
+    from shiftbed.train.networks import make_network
+
+    model = fit_logistic(np.zeros((2, 64)), [0, 9], 1.0, classes=10)
+    network = make_network("nets:resnet8?size=8", 10)
+    install(network, model)
+    assert torch.equal(
+        network.heads[0].bias.double(), torch.from_numpy(model.bias).float().double()
+    )
+    with pytest.raises(InputError, match="single head with a bias"):
+        install(make_network("nets:conv8?size=16", 10), model)
+
+
 def test_a_class_without_examples_and_a_stop_are_said() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 2)), rng.integers(0, 2, 30)

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from shiftbed.errors import InputError
+from shiftbed.train.loop import train
 from shiftbed.train.objective import Batch, CrossEntropy, MeanSquares, make_objective
 from shiftbed.train.objectives.consistency import Consistency, jensen_shannon
 from shiftbed.train.objectives.heads import TwoHeads, become, head_inputs
@@ -381,3 +382,34 @@ def test_head_only_training_on_features_works_for_both(pretrained):
         assert head.weight.grad is not None
         assert objective.evaluated(run.network)(features).shape == (8, 5)
         assert module.eval()(torch.rand(2, 1, 8, 8)).shape == (2, objective.outputs(5))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Replay("old", 2),
+        lambda: Mapped(GROUPS, pull=0.1, data="old"),
+        lambda: Consistency(),
+        lambda: make_objective(
+            {"name": "contrastive", "class_names": list("abcde"), "width": 8, "text_layers": 1}
+        ),
+    ],
+    ids=["replay", "class map", "consistency", "contrastive"],
+)
+def test_a_killed_run_ends_with_the_same_weights(pretrained, make):
+    def run():
+        made, old = start(pretrained, 5)
+        others = {"old": digits(slice(0, 300))}
+        steps = [{"name": "gaussian-noise"}]
+        return make_run(
+            make(), made=made, old=old, classes=5, others=others, steps=9, augmentation=steps
+        )
+
+    states = {}
+    whole = run()
+    train(whole, [4, 9], lambda one: states.setdefault(one.step, deepcopy(one.state())))
+    again = run()
+    again.begin(states[4])
+    train(again, [9], lambda one: None)
+    ends = whole.network.state_dict(), again.network.state_dict()
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])

@@ -28,8 +28,11 @@ def difficulty(
 ) -> None:
     """Score examples by how many models get them wrong that were trained without them.
 
-    A recipe reads the file as difficulty = {scores = FILE, …}, phase_out or switch.
+    A recipe reads the file as difficulty = {scores = FILE, …}, phase_out or switch. Torch uses as
+    many threads as the recipe says.
     """
+    import torch
+
     from shiftbed.errors import unknown
     from shiftbed.train import difficulty as scoring
     from shiftbed.train import read_recipe
@@ -39,6 +42,7 @@ def difficulty(
     found = read_recipe(recipe)
     if data not in found.sources.data:
         raise unknown("data set", data, found.sources.data)
+    torch.set_num_threads(int(found.options["threads"]))
     examples = prepare({"name": data}, found.sources.data, recipe.parent)
     answer = scoring.train_member(
         examples,

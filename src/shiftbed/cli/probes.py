@@ -3,17 +3,26 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shiftbed.cli.output import AsJson, Level, as_json, number, records, table
 from shiftbed.errors import InputError
 
+if TYPE_CHECKING:
+    from shiftbed.evaluate.data import TestSet
+    from shiftbed.evaluate.models import Model
+    from shiftbed.evaluate.probes import Probe
+    from shiftbed.store import PredictionStore
+
 __all__ = ["probe"]
 
 FOURIER = ("amplitude", "phase")
+Report = Callable[[str, int, int], None]
+"""What is measured, how much of it is done, and how much there is."""
 
 
 def probe(
@@ -109,6 +118,8 @@ def probe(
         raise InputError(f"--variant must be paper or released, got {variant!r}")
     if corruption and spectrum is None:
         raise InputError("--corruption is for --spectrum FILE")
+    if strip is not None and strip.suffix.lower() != ".png":
+        raise InputError(f"--strip: {strip} must end in .png")
     drawn = [path for path in (strip, heatmap, spectrum) if path is not None]
     wanted = _wanted(probes, pictures=bool(drawn))
     options: dict[str, Any] = {"device": device}
@@ -117,19 +128,17 @@ def probe(
     opened = (
         resolve(model, preprocessing=changes, **options) if changes else resolve(model, **options)
     )
-    images_in = open_test_set(test_set)
-    where = _Where(opened, images_in, store, name or model, _setting(test_set, images_in.name))
-    found: dict[str, Any] = {"model": where.name, "setting": where.setting}
+    given = _given(opened, open_test_set(test_set), test_set, store, name or model)
+    found: dict[str, Any] = {"model": given.name, "setting": given.setting}
     with _progress(quiet=json) as report:
-        found |= where.measured(
-            wanted, pairs, window, step, projections, seed, variant, backend, level, report
-        )
+        chosen = _probes(wanted, given, window, step, projections, seed)
+        found |= _measured(given, chosen, pairs, backend, variant, level, report)
         if heatmap is not None:
-            found["heatmap"] = where.heatmap(heatmap, norm, most, images, seed, report)
+            found["heatmap"] = _heatmap(given, heatmap, norm, most, images, seed, report)
     if spectrum is not None:
-        found["spectra"] = where.spectra(spectrum, corruption or [], images, seed, level)
+        found["spectra"] = _spectra(given, spectrum, corruption or [], images, seed, level)
     if strip is not None:
-        where.strip(strip, pair, window, seed)
+        _strip(given, strip, _probes(list(FOURIER), given, window, None, None, seed), pair)
     found["files"] = [str(path) for path in drawn]
     if json:
         as_json(found)
@@ -149,164 +158,163 @@ def _wanted(probes: list[str] | None, *, pictures: bool) -> list[str]:
     return list(PROBES) if "all" in probes else list(dict.fromkeys(probes))
 
 
-def _setting(path: str, own: str) -> str:
-    """The setting's name, as ``shiftbed eval`` gives it."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Given:
+    """What is probed, on what, and where results go."""
+
+    model: "Model"
+    test_set: "TestSet"
+    store: "PredictionStore"
+    name: str
+    setting: str
+
+
+def _given(model: "Model", test_set: "TestSet", path: str, store: Path, name: str) -> _Given:
+    """The setting is called as ``shiftbed eval`` calls it, and must hold the same examples."""
     from shiftbed.cli.setting_options import set_name
     from shiftbed.evaluate.data.authors import split_spec
+    from shiftbed.store import PredictionStore
 
-    return own if split_spec(path) is not None else set_name(path)
-
-
-class _Where:
-    """A model, a test set and a store, and what is measured there."""
-
-    def __init__(self, model: Any, test_set: Any, store: Path, name: str, setting: str) -> None:
-        from shiftbed.store import PredictionStore
-
-        self.model, self.test_set, self.name, self.setting = model, test_set, name, setting
-        self.store = PredictionStore(store)
-        if setting in self.store.settings():
-            there = self.store.test_set(setting).fingerprint
-            if there != test_set.fingerprint:
-                raise InputError(
-                    f"setting {setting!r} is in the store with other examples or labels; "
-                    "use another --store"
-                )
-
-    def measured(
-        self,
-        wanted: list[str],
-        pairs: int | None,
-        window: float | None,
-        step: float | None,
-        projections: int | None,
-        seed: int,
-        variant: str,
-        backend: str,
-        level: float,
-        report: "Callable[[str, int, int], None]",
-    ) -> dict[str, Any]:
-        """Scores of the probes asked for, and why some cannot be had."""
-        from shiftbed.evaluate.probes import default_probe, probe_model
-        from shiftbed.evaluate.probes.settings import default_projections
-        from shiftbed.store.probes import PROBE_METRICS
-        from shiftbed.tables.scores import score
-
-        count = default_projections(self.model.classes) if projections is None else projections
-        size = self.model.preprocessing.size
-        chosen = [
-            default_probe(
-                one,
-                size,
-                w=window if one in FOURIER else None,
-                step=step if one.startswith("pixel") else None,
-                projections=count if one == "jacobian" else None,
-                seed=seed,
-            )
-            for one in wanted
-        ]
-        refused = probe_model(
-            self.store,
-            self.model,
-            self.test_set,
-            chosen,
-            name=self.name,
-            setting=self.setting,
-            pairs=pairs,
-            backend=backend,
-            report=report,
+    setting = test_set.name if split_spec(path) is not None else set_name(path)
+    opened = PredictionStore(store)
+    there = opened.test_set(setting) if setting in opened.settings() else None
+    if there is not None and there.fingerprint != test_set.fingerprint:
+        raise InputError(
+            f"setting {setting!r} is in the store with other examples; use another --store"
         )
-        done = [one for one in wanted if one not in refused]
-        if wanted and not done:
-            raise InputError("; ".join(f"{name}: {why}" for name, why in refused.items()))
-        left_out = "_hff" if variant == "released" else "_hff_released"
-        metrics = [
-            m for m, (p, _) in PROBE_METRICS.items() if p in done and not m.endswith(left_out)
-        ]
-        rows: list[dict[str, Any]] = []
-        if metrics:
-            found = score(
-                self.store,
-                metrics=metrics,
-                models=[self.name],
-                settings=[self.setting],
-                level=level,
-            )
-            rows = records(found.drop("model", "setting", "label_policy"))
-        return {"probes": rows, "not_measured": refused}
+    return _Given(model=model, test_set=test_set, store=opened, name=name, setting=setting)
 
-    def heatmap(
-        self,
-        path: Path,
-        norm: float | None,
-        most: int | None,
-        images: int,
-        seed: int,
-        report: "Callable[[str, int, int], None]",
-    ) -> dict[str, Any]:
-        from shiftbed.evaluate.probes import heat_map
-        from shiftbed.figures import save
-        from shiftbed.figures.spectra import error_map
 
-        frame = heat_map(
-            self.store,
-            self.model,
-            self.test_set,
-            name=self.name,
-            setting=self.setting,
-            norm=norm,
-            most=most,
-            images=images,
+def _probes(
+    wanted: list[str],
+    given: _Given,
+    window: float | None,
+    step: float | None,
+    projections: int | None,
+    seed: int,
+) -> "list[Probe]":
+    from shiftbed.evaluate.probes import default_probe
+    from shiftbed.evaluate.probes.settings import default_projections
+
+    if projections is None:
+        projections = default_projections(given.model.classes)
+    return [
+        default_probe(
+            one,
+            given.model.preprocessing.size,
+            w=window if one in FOURIER else None,
+            step=step if one.startswith("pixel") else None,
+            projections=projections if one == "jacobian" else None,
             seed=seed,
-            report=report,
         )
-        made = error_map(
-            frame, self.model.preprocessing.size, title=f"{self.name} on {self.setting}"
-        )
-        save(made, path)
-        n = int(frame["n"].max())  # type: ignore[arg-type]
-        return {"n": n, "reading": made.reading, "frequencies": records(frame.drop("n"))}
+        for one in wanted
+    ]
 
-    def spectra(
-        self, path: Path, corruptions: list[str], images: int, seed: int, level: float
-    ) -> list[dict[str, Any]]:
-        from shiftbed.evaluate.perturbations import spelled_out
-        from shiftbed.evaluate.probes import spectra_of
-        from shiftbed.figures import save
-        from shiftbed.figures.spectra import spectrum_chart
 
-        found = spectra_of(
-            self.model,
-            self.test_set,
-            spelled_out(corruptions),
-            images=images,
-            seed=seed,
-            level=level,
-        )
-        rows = [
-            {
-                "name": one.name,
-                "n": one.n,
-                "mean": one.mean.tolist(),
-                "low": one.low.tolist(),
-                "high": one.high.tolist(),
-            }
-            for one in found
-        ]
-        save(spectrum_chart(rows, level=level), path)
-        return rows
+def _measured(
+    given: _Given,
+    probes: "list[Probe]",
+    pairs: int | None,
+    backend: str,
+    variant: str,
+    level: float,
+    report: Report,
+) -> dict[str, Any]:
+    """Scores of the probes asked for, and why some cannot be had."""
+    from shiftbed.evaluate.probes import probe_model
+    from shiftbed.store.probes import PROBE_METRICS
+    from shiftbed.tables.scores import score
 
-    def strip(self, path: Path, pair: int, window: float | None, seed: int) -> None:
-        from shiftbed.atomic import write_atomically
-        from shiftbed.evaluate.probes import default_probe, path_strip
+    refused = probe_model(
+        given.store,
+        given.model,
+        given.test_set,
+        probes,
+        name=given.name,
+        setting=given.setting,
+        pairs=pairs,
+        backend=backend,
+        report=report,
+    )
+    done = [one.name for one in probes if one.name not in refused]
+    if probes and not done:
+        raise InputError("; ".join(f"{name}: {why}" for name, why in refused.items()))
+    left_out = "_hff" if variant == "released" else "_hff_released"
+    metrics = [m for m, (p, _) in PROBE_METRICS.items() if p in done and not m.endswith(left_out)]
+    rows: list[dict[str, Any]] = []
+    if metrics:
+        only: dict[str, Any] = {"models": [given.name], "settings": [given.setting]}
+        found = score(given.store, metrics=metrics, level=level, **only)
+        rows = records(found.drop("model", "setting", "label_policy"))
+    return {"probes": rows, "not_measured": refused}
 
-        if path.suffix.lower() != ".png":
-            raise InputError(f"--strip: {path} must end in .png")
-        size = self.model.preprocessing.size
-        both = [default_probe(one, size, w=window, seed=seed) for one in FOURIER]
-        picture = path_strip(self.model, self.test_set, both, pair=pair)
-        with write_atomically(path) as file:
-            picture.save(file, format="PNG")
+
+def _heatmap(
+    given: _Given,
+    path: Path,
+    norm: float | None,
+    most: int | None,
+    images: int,
+    seed: int,
+    report: Report,
+) -> dict[str, Any]:
+    from shiftbed.evaluate.probes import heat_map
+    from shiftbed.figures import save
+    from shiftbed.figures.spectra import error_map
+
+    frame = heat_map(
+        given.store,
+        given.model,
+        given.test_set,
+        name=given.name,
+        setting=given.setting,
+        norm=norm,
+        most=most,
+        images=images,
+        seed=seed,
+        report=report,
+    )
+    size = given.model.preprocessing.size
+    made = error_map(frame, size, title=f"{given.name} on {given.setting}")
+    save(made, path)
+    return {
+        "n": int(frame["n"][0]),
+        "reading": made.reading,
+        "frequencies": records(frame.drop("n")),
+    }
+
+
+def _spectra(
+    given: _Given, path: Path, corruptions: list[str], images: int, seed: int, level: float
+) -> list[dict[str, Any]]:
+    from shiftbed.evaluate.perturbations import spelled_out
+    from shiftbed.evaluate.probes import spectra_of
+    from shiftbed.figures import save
+    from shiftbed.figures.spectra import spectrum_chart
+
+    names = spelled_out(corruptions)
+    found = spectra_of(given.model, given.test_set, names, images=images, seed=seed, level=level)
+    rows = [
+        {
+            "name": one.name,
+            "n": one.n,
+            "mean": one.mean.tolist(),
+            "low": one.low.tolist(),
+            "high": one.high.tolist(),
+        }
+        for one in found
+    ]
+    save(spectrum_chart(rows, level=level), path)
+    return rows
+
+
+def _strip(given: _Given, path: Path, probes: "list[Probe]", pair: int) -> None:
+    from shiftbed.atomic import write_atomically
+    from shiftbed.evaluate.probes import path_strip
+
+    picture = path_strip(given.model, given.test_set, probes, pair=pair)
+    with write_atomically(path) as file:
+        picture.save(file, format="PNG")
 
 
 def _show(found: dict[str, Any], level: float) -> None:
@@ -334,7 +342,7 @@ def _show(found: dict[str, Any], level: float) -> None:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+def _progress(*, quiet: bool) -> Iterator[Report]:
     """A bar per probe on a terminal; silent elsewhere."""
     if quiet or not sys.stderr.isatty():
         yield lambda what, done, total: None

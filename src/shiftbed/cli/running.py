@@ -51,7 +51,8 @@ Metrics = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="top1, top5, nll, brier, ece, worst_class, worst_group, disparity (default top1).",
+        help="top1, top5, nll, brier, ece, worst_class, worst_group, disparity (default top1); of "
+        "probes amplitude_hff, phase_cd, pixel_within_hff, jacobian_norm, …",
     ),
 ]
 

@@ -37,7 +37,7 @@ def interpolate(
     level: Level = 0.95,
     json: AsJson = False,
 ) -> None:
-    """Evaluate θ = (1−α)θ₀ + αθ₁ along α; every α is a step of one run in the store.
+    """Evaluate θ = (1−α)θ₀ + αθ₁ along α; every α is a step of one run in the store (thousandths).
 
     The first test set is the ID set, each other one the OOD set of a shift. ρ along α, once models
     to fit the line on are in the store: shiftbed plot --testbed STORE --chart trajectories.
@@ -47,11 +47,11 @@ def interpolate(
     from shiftbed.run import run as run_it
     from shiftbed.store import PredictionStore
     from shiftbed.tables.scores import score
-    from shiftbed.train.weight_files import Line, path_models
+    from shiftbed.train.weight_files import path_models, path_name
 
     if backend not in ("auto", "torch", "compile", "onnxruntime"):
         raise InputError(f"--backend must be auto, torch, compile or onnxruntime, got {backend!r}")
-    run = name or f"{Line.parse(first).file.stem}-to-{Line.parse(second).file.stem}"
+    run = name or path_name(first, second)
     models = path_models(first, second, _numbers(alphas), weights, run)
     settings = settings_of(test_sets)
     spec = RunSpec(

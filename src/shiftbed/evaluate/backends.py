@@ -237,8 +237,9 @@ def _not_worth(name: str, trial: _Trial, images: int | None, compile_seconds: fl
 def _prepared(
     name: str, model: TorchModel, batch: Pixels | None, compile_seconds: float, within: bool
 ) -> Run:
+    outside = {} if within else {"within": False}
     if name == "torch":
         return _own_logits(model, within)
     if name == "onnxruntime":
-        return exported(model, within=within)
-    return compiled(model, batch, compile_seconds, within=within)
+        return exported(model, **outside)
+    return compiled(model, batch, compile_seconds, **outside)

@@ -109,7 +109,8 @@ def _models(names: list[str], info: dict[str, dict[str, Any]]) -> pl.DataFrame:
             texts = [default if v is None else str(v) for v in values]
             table[column] = pl.Series(texts, dtype=pl.String)
         elif all(v is None or isinstance(v, int | float) for v in values):
-            table[column] = values
+            kind = pl.Float64 if any(isinstance(v, float) for v in values) else None
+            table[column] = pl.Series(values, dtype=kind, strict=kind is None)
         else:
             table[column] = [None if v is None else str(v) for v in values]
     return pl.DataFrame(table)

@@ -132,7 +132,11 @@ def _open(setting: SettingSpec) -> tuple[TestSet, NDArray[np.int64], LabelPolicy
 
 def is_evaluated(store: PredictionStore, model: str, settings: Sequence[SettingSpec]) -> bool:
     """Whether a checkpoint has been evaluated on all settings."""
-    return all((store.cell(model, s.id) or {}).get("status") == "complete" for s in settings)
+    return all(
+        store.complete(model, one.id)  # first: cheap where there is nothing
+        and (store.cell(model, one.id) or {}).get("status") == "complete"
+        for one in settings
+    )
 
 
 def evaluate(
@@ -146,13 +150,13 @@ def evaluate(
     top: int = 5,
     memory_gib: float = 2.0,
     answer: Answer | None = None,
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """Predict every setting that is not in the store yet, and write it there as ``model.id``.
 
     ``answer`` computes the logits of a setting without perturbation, by default from its pixels.
-    Returns the accuracies of what was predicted.
+    Returns the accuracies of what was predicted, None where no image has a label.
     """
-    found = {}
+    found: dict[str, float | None] = {}
     for setting in settings:
         if is_evaluated(store, model.id, [setting]):
             continue
@@ -183,7 +187,7 @@ def evaluate(
         store.write_cell(model.id, setting.id, record)
         known = (opened.stored.labels >= 0) & opened.readable
         right = logits.argmax(axis=1)[known] == opened.stored.labels[known]
-        found[setting.id] = float(right.mean()) if known.any() else float("nan")
+        found[setting.id] = float(right.mean()) if known.any() else None
     return found
 
 

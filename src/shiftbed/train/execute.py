@@ -49,6 +49,7 @@ def _evaluate_again(task: TrainTask) -> tuple[str, ...]:
     """A finished run on settings that were added since, from the weights that were kept."""
     folder, store = task.folder, PredictionStore(task.store)
     done, notes = folder.read("done"), []
+    known = {one["step"]: one["info"] for one in folder.read("log")["checkpoints"]}
     for step in done["stops"]:
         name = model_name(task.job, step)
         if is_evaluated(store, name, task.settings):
@@ -65,7 +66,7 @@ def _evaluate_again(task: TrainTask) -> tuple[str, ...]:
         )
         objective = make_objective(task.job.arguments["objective"])
         module = objective.evaluated(network.module).eval()
-        info = info_of(task, step, step == done["steps"], int(done["n"]))
+        info = known.get(step, {}) | info_of(task, step, step == done["steps"], int(done["n"]))
         evaluate(
             network.as_model(name, module),
             task.settings,

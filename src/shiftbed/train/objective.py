@@ -12,7 +12,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
@@ -114,14 +113,14 @@ class Objective(ABC):
         """Outputs of what ``written`` gives, where the data has so many classes."""
         return classes
 
-    def after_step(self, run: "Run") -> None:
+    def after_step(self, run: "Run") -> None:  # noqa: B027
         """After the weights are new and before hooks: replay takes its further steps here."""
 
     def state(self) -> dict[str, Any]:
         """What must survive a kill, beyond the network: tensors, numbers, texts, lists, dicts."""
         return {}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
+    def load_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027
         """Read back what ``state`` gave."""
 
 
@@ -189,6 +188,7 @@ class CrossEntropy(Objective):
 class MeanSquares(Objective):
     """Mean of (z − e_y)² over batch and classes, e_y one-hot (andreassen2021, Appendix C.4).
 
+    >>> import torch
     >>> objective = MeanSquares()
     >>> batch = Batch(pixels=torch.eye(2), labels=torch.tensor([0, 1]), rows=np.arange(2))
     >>> float(objective.loss(nn.Identity(), batch))

@@ -141,8 +141,8 @@ def mix_counts(
 
     >>> mix_counts({"a": 100, "b": 1000}, {"a": 0.1, "b": 0.9})
     {'a': 10, 'b': 900}
-    >>> mix_counts({"a": 100, "b": 1000}, {"a": 0.1, "b": 0.9}, total=55)
-    {'a': 5, 'b': 50}
+    >>> mix_counts({"a": 100, "b": 1000}, {"a": 0.1, "b": 0.9}, total=54)
+    {'a': 5, 'b': 49}
     """
     if total is None:
         return {name: exact(share, sizes[name]) for name, share in shares.items()}

@@ -244,9 +244,8 @@ class Training:
                 answer=answer,
             )
         seconds = time.perf_counter() - self.clock
-        self.log["checkpoints"].append(
-            {"step": run.step, **facts, "accuracy": accuracy, "seconds": round(seconds, 3)}
-        )
+        spent = {"accuracy": accuracy, "seconds": round(seconds, 3)}
+        self.log["checkpoints"].append({"step": run.step, **facts, **spent, "info": info})
         folder.write("log", self.log)
         folder.write_state(run.state())
         if job.keep == "last":

@@ -24,7 +24,7 @@ from shiftbed.evaluate.models.spec import Spec
 from shiftbed.run.spec import ModelSpec
 from shiftbed.train.weights import State, path, read_weights, write_weights
 
-__all__ = ["Line", "held_out", "path_models", "same_line"]
+__all__ = ["Line", "held_out", "path_models", "path_name", "same_line"]
 
 _BATCH = 256
 import_module("shiftbed.train.nets")  # so that nets:NAME can be resolved
@@ -107,19 +107,34 @@ def same_line(texts: Sequence[str]) -> list[Line]:
 def path_models(
     first: str, second: str, alphas: Sequence[float], folder: str | Path, run: str
 ) -> list[ModelSpec]:
-    """Write θ(α) for each α, and return the models ``RUN@α``: steps of a run, α the step."""
+    """Write θ(α) for each α, and return the models ``RUN@α``.
+
+    Each is a step of one run: ``step`` counts thousandths of α, ``alpha`` is the number itself.
+    """
     if len(set(alphas)) < len(alphas) or not alphas:
         raise InputError("alphas must be one or more numbers, each once")
     one, two = same_line([first, second])
     found = []
     for alpha, state in path(one.read(), two.read(), alphas):
-        file = one.write(state, Path(folder) / f"{_file_name(run)}-{alpha:g}.pt")
-        name = f"{run}@{alpha:g}"
-        about: dict[str, Any] = {"run": run, "step": float(alpha), "alpha": float(alpha)}
+        shown = f"{alpha:g}" if float(f"{alpha:g}") == alpha else repr(float(alpha))
+        file = one.write(state, Path(folder) / f"{_file_name(run)}-{shown}.pt")
+        about: dict[str, Any] = {"run": run, "step": round(1000 * alpha), "alpha": float(alpha)}
         about |= {"kind": "intervention", "in_fit_set": False}
         about |= {"from": one.file.name, "to": two.file.name}
-        found.append(one.model(file, name, about))
+        found.append(one.model(file, f"{run}@{shown}", about))
     return found
+
+
+def path_name(first: str, second: str) -> str:
+    """What a path is called: after its files, or their folders where the files are namesakes.
+
+    >>> path_name("nets:conv8?weights=a.pt", "nets:conv8?weights=b.pt")
+    'a-to-b'
+    """
+    ends = [Line.parse(text).file for text in (first, second)]
+    if ends[0].stem == ends[1].stem:
+        return "-to-".join(file.absolute().parent.name for file in ends)
+    return "-to-".join(file.stem for file in ends)
 
 
 def _file_name(run: str) -> str:

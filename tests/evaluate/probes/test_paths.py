@@ -12,6 +12,7 @@ from shiftbed.evaluate.probes.paths import (
     blend_phase,
     phase_path,
     pixel_path,
+    pixel_pieces,
     window,
 )
 
@@ -117,6 +118,9 @@ def test_pixel_paths_have_unit_steps():
     assert np.allclose(steps, 1, atol=1e-4)
     assert (path[0] == x0).all()
     assert len(pixel_path(x0, x0)) == 1
+    pieces = list(pixel_pieces(x0, x1, most=4))
+    assert max(map(len, pieces)) == 4
+    assert (np.concatenate(pieces) == path).all()
     assert len(pixel_path(x0, x1, 0.5)) > 1.9 * len(path) - 2
 
 

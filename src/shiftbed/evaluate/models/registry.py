@@ -25,6 +25,7 @@ PREFIXES: dict[str, str] = {
     "torch": _HERE + "from_torch",
     "sklearn": _HERE + "from_sklearn",
     "python": _HERE + "from_python",
+    "nets": "shiftbed.train.nets",
 }
 """Prefix → module with ``load(request) -> Model``; another package may add its own."""
 

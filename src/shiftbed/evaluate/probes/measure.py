@@ -1,6 +1,6 @@
 """A model along paths: images in, one row of numbers per path out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,12 @@ from shiftbed.evaluate.models.base import normalised
 from shiftbed.evaluate.predict import pixels_to_float
 from shiftbed.evaluate.preprocessing import Preprocessing
 from shiftbed.evaluate.probes.jacobian import exact_squares, projected_squares
-from shiftbed.evaluate.probes.paths import amplitude_path, phase_path, pixel_path
+from shiftbed.evaluate.probes.paths import (
+    amplitude_path,
+    phase_path,
+    pixel_path,
+    pixel_pieces,
+)
 from shiftbed.evaluate.probes.settings import Probe
 from shiftbed.evaluate.probes.smoothness import (
     consistent_distance,
@@ -23,7 +28,16 @@ from shiftbed.evaluate.probes.smoothness import (
     softmax,
 )
 
-__all__ = ["Score", "along", "as_pixels", "images_of", "measure_images", "measure_paths", "path_of"]
+__all__ = [
+    "Score",
+    "along",
+    "as_pixels",
+    "images_of",
+    "measure_images",
+    "measure_paths",
+    "path_of",
+    "pieces_of",
+]
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -54,9 +68,9 @@ def measure_paths(
     for first, second in pairs.tolist():
         row: dict[str, object] = {"first": first, "second": second}
         if first in images and second in images:
-            path = path_of(probe, images[first], images[second])
-            pixels = as_pixels(path, model.preprocessing)
-            probability = along(score, pixels, batch_size=batch_size)[None]
+            pieces = pieces_of(probe, images[first], images[second], batch_size)
+            pixels = (as_pixels(piece, model.preprocessing) for piece in pieces)
+            probability = along(score, pixels)[None]
             magnitude = magnitudes(probability)
             row |= {
                 "points": probability.shape[1],
@@ -142,10 +156,18 @@ def path_of(probe: Probe, x0: Floats, x1: Floats) -> Floats:
     return pixel_path(x0, x1, probe.step)
 
 
-def along(score: Score, pixels: Floats, *, batch_size: int = BATCH) -> NDArray[np.float64]:
-    """(points, classes): probabilities along a path of pixels."""
-    steps = range(0, len(pixels), batch_size)
-    return softmax(np.concatenate([score(pixels[at : at + batch_size]) for at in steps]))
+def pieces_of(probe: Probe, x0: Floats, x1: Floats, most: int = BATCH) -> Iterator[Floats]:
+    """The same path, at most ``most`` points at a time."""
+    if probe.name.startswith("pixel"):
+        yield from pixel_pieces(x0, x1, probe.step, most)
+        return
+    path = path_of(probe, x0, x1)
+    yield from (path[at : at + most] for at in range(0, len(path), most))
+
+
+def along(score: Score, pieces: Iterable[Floats]) -> NDArray[np.float64]:
+    """(points, classes): probabilities along a path, given in pieces of pixels."""
+    return softmax(np.concatenate([score(pixels) for pixels in pieces]))
 
 
 def as_pixels(path: Floats, preprocessing: Preprocessing) -> Floats:

@@ -13,6 +13,8 @@ angles of k and −k stay opposite, and what is not conjugate-symmetric in the b
 coefficients whose angle turns from 0 to π) drops out with the imaginary part.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
@@ -26,6 +28,7 @@ __all__ = [
     "blend_phase",
     "phase_path",
     "pixel_path",
+    "pixel_pieces",
     "window",
 ]
 
@@ -110,16 +113,24 @@ def pixel_path(x0: Floats, x1: Floats, step: float = 1.0) -> Floats:
     Points are ``step`` apart in ℓ2, so that paths differ in length. Two equal images make a path
     of one point.
     """
+    return np.concatenate(list(pixel_pieces(x0, x1, step)))
+
+
+def pixel_pieces(x0: Floats, x1: Floats, step: float = 1.0, most: int = 128) -> Iterator[Floats]:
+    """The same path, at most ``most`` points at a time: paths of large images are long."""
     if x0.shape != x1.shape:
         raise InputError(f"two images of one shape make a path, not {x0.shape} and {x1.shape}")
     if step <= 0:
         raise InputError(f"the step of a path must be above 0, is {step:g}")
-    difference = (x1 - x0).astype(np.float64)
-    distance = float(np.sqrt((difference**2).sum()))
-    if distance == 0:
-        return x0[None].copy()
-    at = np.arange(int(distance / step) + 1) * (step / distance)
-    return np.asarray(x0 + at[:, None, None, None] * difference, dtype=np.float32)
+    difference = x1 - x0
+    distance = float(np.sqrt((difference.astype(np.float64) ** 2).sum()))
+    points = int(distance / step) + 1
+    share = np.arange(points) * (step / distance if distance else 0.0)
+    for at in range(0, points, most):
+        some = share[at : at + most].astype(np.float32)
+        piece = some[:, None, None, None] * difference
+        piece += x0
+        yield piece
 
 
 def _direction(f: Complex) -> Complex:

@@ -14,13 +14,12 @@ from shiftbed.evaluate.backends import Backend, choose_backend
 from shiftbed.evaluate.data import TestSet
 from shiftbed.evaluate.models import Model, TorchModel
 from shiftbed.evaluate.probes.measure import (
-    BATCH,
     Score,
     as_pixels,
     images_of,
     measure_images,
     measure_paths,
-    path_of,
+    pieces_of,
 )
 from shiftbed.evaluate.probes.pairs import any_pairs, between_pairs, some_rows, within_pairs
 from shiftbed.evaluate.probes.paths import POINTS
@@ -200,8 +199,8 @@ class _Runs:
         for first, second in rows[:10].tolist():
             images = images_of(self.model, test_set, np.array([first, second]), threads=1)
             if len(images) == 2:
-                path = path_of(probe, images[first], images[second])[:BATCH]
-                sample.append(as_pixels(path, self.model.preprocessing))
+                piece = next(pieces_of(probe, images[first], images[second]))
+                sample.append(as_pixels(piece, self.model.preprocessing))
                 break
         count = len(rows) * POINTS
         found = choose_backend(self.model, sample, self.asked, images=count, within=False)

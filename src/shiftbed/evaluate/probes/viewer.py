@@ -77,7 +77,7 @@ def _row(
     path = path_of(probe, x0, x1)
     shown = sorted({*range(0, len(path), every), len(path) - 1})
     pixels = as_pixels(path, model.preprocessing)
-    probability = along(partial(model.logits, within=False), pixels)
+    probability = along(partial(model.logits, within=False), [pixels])
     best = probability.argmax(axis=1)
     hff = float(high_frequency_fraction(probability[None])[0])
     cd = int(consistent_distance(probability[None])[0])
