@@ -1,6 +1,7 @@
 """``shiftbed train``: dry runs, runs, what comes after, and errors in one line."""
 
 import json
+from pathlib import Path
 
 from tests.cli.in_process import shiftbed
 from tests.train.places import GRID, place
@@ -54,3 +55,15 @@ def test_errors(tmp_path):
     assert failed.returncode == 1
     assert "failed: build-" in failed.stdout
     assert "unknown optimiser 'SDG'" in failed.stdout
+
+
+def test_the_counts_of_wenzel2022():
+    """Table S3 and Appendix H: 7,776 per training-set size, 23,328, and 31,104 in all."""
+    root = Path(__file__).parents[2]
+    recipe = root / "recipes" / "wenzel2022.toml"
+    found = json.loads(shiftbed("train", recipe, "--dry-run", "--json", cwd=root).stdout)
+    assert found["networks"] == 23_328
+    assert found["by_data_size"] == {"full": 7776, "few-shot-100": 7776, "few-shot-10": 7776}
+    assert found["all_grids"] == 31_104
+    assert found["data_sets"] == 36
+    assert len({job["id"] for job in found["jobs"]}) == 23_328

@@ -26,7 +26,6 @@ from torch.nn import functional
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluate.models.base import versions
 from shiftbed.evaluate.models.checkpoints import digest, fit, read_state
-from shiftbed.evaluate.models.registry import PREFIXES
 from shiftbed.evaluate.models.spec import stamp
 from shiftbed.evaluate.models.torch_model import TorchModel, seeded, wrap
 from shiftbed.evaluate.preprocessing import Preprocessing
@@ -229,4 +228,3 @@ def _rows(state: dict[str, Tensor] | None) -> int | None:
     return len(matrices[-1]) if matrices else None
 
 
-PREFIXES.setdefault("nets", __name__)

@@ -77,8 +77,6 @@ def make_network(
     prefix = spec.partition(":")[0]
     if prefix not in PREFIXES:
         raise unknown("kind of model to train", prefix, PREFIXES)
-    if prefix == "nets":
-        __import__("shiftbed.train.nets")
     if start.startswith("file:"):
         weights = existing(Path(base) / start.removeprefix("file:"), "start")
         network = _resolved(spec, prefix, None, seed, weights)
