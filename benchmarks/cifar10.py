@@ -5,8 +5,10 @@
 Shows the known order: noise hurts the clean model most, the AugMix one less; and the severity
 profile of each corruption, beside that of the 78 standard models of taori2020 in memory. ResNet-8,
 one cycle of SGD; AugMix is torchvision's, as augmentation only (without its consistency loss).
-``--quick`` trains on fewer images and looks at severities 1, 3 and 5 of nine corruptions; what it
-shows is less sure. Every accuracy has its n and its 95 % Clopper–Pearson interval.
+Weights are kept beside the images and used again. ``--quick`` trains on few images and looks at
+severities 1, 3 and 5 of nine corruptions: it shows that everything runs, not the order, which
+needs a good model (at 51 % on clean images noise hurts less than blur, at 78 % more).
+Every accuracy has its n and its 95 % Clopper–Pearson interval.
 """
 
 import argparse
@@ -22,8 +24,9 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.cifar_data import Arrays, cifar10
+from benchmarks.cifar_data import Arrays, cached, cifar10
 from shiftbed.analysis.intervals import clopper_pearson
+from shiftbed.atomic import write_atomically
 from shiftbed.evaluate.compat import ensure_torchvision
 from shiftbed.evaluate.corruptions import NAMES, severities
 from shiftbed.evaluate.models.torch_model import TorchModel, wrap
@@ -43,6 +46,8 @@ QUICK = (
     *("gaussian_noise", "shot_noise", "impulse_noise", "gaussian_blur", "defocus_blur"),
     *("fog", "brightness", "pixelate", "jpeg_compression"),
 )
+RECIPE = "v1"
+"""Changes with anything about the training, so that old weights are not taken for new ones."""
 AT_ONCE = 8
 """Images that share AugMix's choice of operations."""
 
@@ -110,9 +115,29 @@ def train(data: Arrays, *, epochs: int, mixed: bool, seed: int = 0, batch: int =
         loss.backward()
         optimizer.step()
         cycle.step()
+    return _wrapped(network, mixed)
+
+
+def _wrapped(network: nn.Module, mixed: bool) -> TorchModel:
     name = "augmix" if mixed else "clean"
     preprocessing = Preprocessing(size=(32, 32), crop="none", mean=MEAN, std=STD)
     return wrap(network, id=f"python:resnet8-{name}", preprocessing=preprocessing, facts={})
+
+
+def trained(data: Arrays, *, epochs: int, mixed: bool, folder: Path) -> tuple[TorchModel, float]:
+    """The model and the seconds its training took; 0 if its weights were there."""
+    kind = "augmix" if mixed else "clean"
+    path = folder / f"cifar10-resnet8-{kind}-{len(data[0])}x{epochs}-{RECIPE}.pt"
+    if path.exists():
+        model = _wrapped(resnet8(), mixed)
+        model.module.load_state_dict(torch.load(path, weights_only=True))
+        return model, 0.0
+    start = time.perf_counter()
+    model = train(data, epochs=epochs, mixed=mixed)
+    spent = time.perf_counter() - start
+    with write_atomically(path) as file:
+        torch.save(model.module.state_dict(), file)
+    return model, spent
 
 
 def _cropped(images: Tensor) -> Tensor:
@@ -171,7 +196,7 @@ def profiles(cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     data = cifar10(options.cache)
     rng = np.random.default_rng(0)
-    count, epochs, test = (5000, 2, 400) if options.quick else (50_000, 4, 1000)
+    count, epochs, test = (5000, 2, 400) if options.quick else (50_000, 6, 1000)
     count, epochs = options.training or count, options.epochs or epochs
     rows = np.sort(rng.permutation(50_000)[:count])
     kept = np.sort(rng.permutation(10_000)[:test])
@@ -180,9 +205,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     names = QUICK if options.quick else NAMES
     result: dict[str, Any] = {"training_images": count, "epochs": epochs, "test_images": test}
     for mixed in (False, True):
-        start = time.perf_counter()
-        model = train(training, epochs=epochs, mixed=mixed)
-        spent = time.perf_counter() - start
+        model, spent = trained(
+            training, epochs=epochs, mixed=mixed, folder=cached(options.cache).parent
+        )
         cells = {
             f"{name}:{level}": accuracy(model, testing, f"{name}:{level}")
             for name in names
@@ -220,7 +245,7 @@ def show(result: dict[str, Any]) -> None:
         print(
             f"trained {name}: {_percent(cell['value'])} % on clean images "
             f"({_percent(cell['low'])} … {_percent(cell['high'])}, n = {cell['n']:,}); "
-            f"trained in {found['training_seconds']:.0f} s"
+            f"trained in {found['training_seconds']:.0f} s (0: its weights were kept)"
         )
         print("  " + ", ".join(f"{g} {_percent(v)}" for g, v in found["groups"].items()))
     print(f"\n{'accuracy (95 % interval)':26}{'trained clean':>24}{'with AugMix':>24}")

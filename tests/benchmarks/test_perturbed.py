@@ -33,15 +33,21 @@ def test_the_cost_of_corruptions_is_printed_for_each():
 
 @pytest.mark.slow
 def test_noise_hurts_the_clean_model_most_and_the_augmix_one_less():
+    """Trains two models for minutes, unless an earlier run of the benchmark left their weights."""
     if not cifar_data.cached().exists():
         pytest.skip("CIFAR-10 is not cached: run python -m benchmarks.cifar10 once")
-    found = cifar10.measure(Namespace(quick=False, cache=None, training=15_000, epochs=4))
+    found = cifar10.measure(Namespace(quick=False, cache=None, training=None, epochs=None))
     clean, mixed = found["clean"], found["augmix"]
-    assert clean["clean_images"]["low"] > 0.5
+    assert clean["clean_images"]["low"] > 0.7
     groups = {name: value for name, value in clean["groups"].items() if name != "greyscale"}
     assert min(groups, key=groups.__getitem__) == "noise"
     lost = {
         name: one["clean_images"]["value"] - one["groups"]["noise"]
         for name, one in (("clean", clean), ("augmix", mixed))
     }
-    assert lost["augmix"] < lost["clean"]
+    assert lost["augmix"] < lost["clean"] - 0.03
+    ranks = [one["spearman"] for one in clean["profiles"].values()]
+    assert sum(rank > 0.85 for rank in ranks) >= 15  # of nineteen
+    for name in ("snow", "saturate"):  # severity 3 is milder than 2 with CIFAR-10-C's parameters
+        own = clean["profiles"][name]["own"]
+        assert own[2] > own[1]
