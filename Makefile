@@ -30,7 +30,8 @@ test-all: lint
 	$(BIN)/python -m pytest -n 2
 
 bench: setup
-	for name in spine place coverage store evaluate workers; do $(BIN)/python -m benchmarks.$$name; done
+	for name in spine place coverage store evaluate workers corruptions perturbed attacks captions \
+	  twins similarity predictiveness report training probes; do $(BIN)/python -m benchmarks.$$name; done
 
 clean:
 	rm -rf $(VENV) demo build .pytest_cache .mypy_cache .ruff_cache

@@ -226,5 +226,3 @@ def _rows(state: dict[str, Tensor] | None) -> int | None:
     """The number of classes that the last matrix of a state dict has."""
     matrices = [tensor for tensor in (state or {}).values() if tensor.ndim == 2]
     return len(matrices[-1]) if matrices else None
-
-
