@@ -132,4 +132,4 @@ class TestReadme:
         )
         assert done.returncode == 0, done.stderr
         assert "Open demo/report.html" in done.stdout
-        assert (tmp_path / "demo" / "report.html").stat().st_size > 10**6
+        assert "models on 1 shift" in (tmp_path / "demo" / "report.html").read_text()
