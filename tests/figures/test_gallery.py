@@ -93,7 +93,7 @@ def test_a_trajectory_is_the_robustness_of_its_steps(source: Source) -> None:
     )
     wanted = table.sort("model")["effective"].to_numpy()
     np.testing.assert_allclose(made.curves[0].y, 100 * wanted)
-    assert "Largest mean ρ" in made.notes[-1]
+    assert "mean of 2 runs: largest mean ρ" in made.notes[-1]
 
 
 def test_severity_lowers_accuracy(source: Source) -> None:

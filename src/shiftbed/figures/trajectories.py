@@ -21,7 +21,7 @@ _BINS = 100
 def trajectories(
     testbed: Testbed, shift: str | Shift, *, by: str = "run", **options: Any
 ) -> Curves:
-    """ρ over ID accuracy along the steps of each run, and the mean over runs if there are several.
+    """ρ over ID accuracy along the steps of each run, and the mean over several runs of one kind.
 
     Needs the columns ``run`` (or ``by``) and ``step`` of models. Further options go to
     ``Testbed.fit``; the line goes through the fit set, as always.
@@ -38,30 +38,14 @@ def trajectories(
     runs = list(table.group_by([by], maintain_order=True))
     curves = [_run(str(name), rows) for (name,), rows in runs[:MOST]]
     notes = [f"{len(runs) - MOST} more runs are in the mean only."] if len(runs) > MOST else []
-    if len(runs) > 1:
-        mean = average_runs(
-            table["source"].to_numpy(),
-            table["effective"].to_numpy(),
-            table[by].to_numpy(),
-            bins=_BINS,
-        )
-        curves.append(
-            Curve(
-                name=f"mean of {len(runs)} runs",
-                x=100 * mean.centre,
-                y=100 * mean.mean,
-                low=100 * (mean.mean - mean.std),
-                high=100 * (mean.mean + mean.std),
-                dashed=True,
-                points=False,
-            )
-        )
-        best = peak(mean)
-        notes.append(
-            f"Largest mean ρ {100 * best.value:+.2f} ± {100 * best.std_largest:.2f} points "
-            f"(largest standard deviation over bins; {100 * best.std_there:.2f} in its own bin, "
-            f"n = {best.n}) at {100 * best.at:.1f} %."
-        )
+    kinds = list(table.group_by(["kind"], maintain_order=True))
+    for (kind,), rows in kinds:
+        count = rows[by].n_unique()
+        if count > 1:
+            name = f"mean of {count} runs" + (f", {kind}" if len(kinds) > 1 else "")
+            curve, note = _mean(name, rows, by)
+            curves.append(curve)
+            notes.append(note)
     named = testbed.shift(shift)
     return Curves(
         title=f"ρ along training: {named.name}",
@@ -72,6 +56,27 @@ def trajectories(
         reading=f"Bins of ID accuracy: {_BINS}; the band is one standard deviation.",
         notes=tuple(notes),
         citation=testbed.citation,
+    )
+
+
+def _mean(name: str, rows: pl.DataFrame, by: str) -> tuple[Curve, str]:
+    """Runs of one kind averaged in bins of ID accuracy, and their largest ρ in words."""
+    x, rho = rows["source"].to_numpy(), rows["effective"].to_numpy()
+    mean = average_runs(x, rho, rows[by].to_numpy(), bins=_BINS)
+    best = peak(mean)
+    curve = Curve(
+        name=name,
+        x=100 * mean.centre,
+        y=100 * mean.mean,
+        low=100 * (mean.mean - mean.std),
+        high=100 * (mean.mean + mean.std),
+        dashed=True,
+        points=False,
+    )
+    return curve, (
+        f"{name}: largest mean ρ {100 * best.value:+.2f} ± {100 * best.std_largest:.2f} points "
+        f"(largest standard deviation over bins; {100 * best.std_there:.2f} in its own bin, "
+        f"n = {best.n}) at {100 * best.at:.1f} %."
     )
 
 
