@@ -18,7 +18,7 @@ from shiftbed.figures.plane import Plane
 from shiftbed.figures.texts import GREY
 from shiftbed.figures.traces import FONT, flat, space
 
-__all__ = ["CONFIG", "figure", "fragment", "html_page", "plotly_script", "save_html"]
+__all__ = ["CONFIG", "figure", "fragment", "html_page", "plotly_script", "save_html", "script_json"]
 
 CONFIG = {
     "displaylogo": False,
@@ -88,16 +88,16 @@ def fragment(chart: Scatter | Plane | Chart, element: str) -> str:
     drawn = json.loads(figure(chart).to_json())
     said = (chart.reading, *chart.notes, chart.citation)
     caption = " ".join(html.escape(text) for text in said if text)
-    arguments = ", ".join(_script_json(drawn[key]) for key in ("data", "layout"))
+    arguments = ", ".join(script_json(drawn[key]) for key in ("data", "layout"))
     return (
         f'<figure>\n<div class="chart" id="{html.escape(element)}"></div>\n'
         f"<figcaption>{caption}</figcaption>\n"
-        f"<script>Plotly.newPlot({_script_json(element)}, {arguments}, "
-        f"{_script_json(CONFIG)})</script>\n</figure>\n"
+        f"<script>Plotly.newPlot({script_json(element)}, {arguments}, "
+        f"{script_json(CONFIG)})</script>\n</figure>\n"
     )
 
 
-def _script_json(value: Any) -> str:
+def script_json(value: Any) -> str:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":

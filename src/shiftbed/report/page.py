@@ -8,10 +8,11 @@ the page can run, whatever a model or a setting is called; there is no ``unsafe-
 import base64
 import hashlib
 import html
-import json
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
+
+from shiftbed.figures.interactive import script_json
 
 __all__ = ["SCRIPTS", "page", "waiting_page"]
 
@@ -43,7 +44,7 @@ def page(data: dict[str, Any], *, refresh: bool = False) -> str:
 address after # is a link to what it shows.</p></footer>
 <noscript><p>The charts need JavaScript; the numbers are in the data block of this file.</p>
 </noscript>
-<script type="application/json" id="data">{_script_json(data)}</script>"""
+<script type="application/json" id="data">{script_json(data)}</script>"""
     return _document(title, body, (*SCRIPTS, *(["refresh.js"] if refresh else [])), refresh)
 
 
@@ -87,11 +88,3 @@ def _web(name: str) -> str:
 
 def _digest(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _script_json(value: Any) -> str:
-    """JSON that cannot end the element it stands in."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text

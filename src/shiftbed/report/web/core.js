@@ -191,7 +191,7 @@ function download(name, text) {
 const MOST_ROWS = 2000;
 
 /** The numbers of a chart as a table below it, folded, with a button that saves them as CSV. */
-function tableView(name, header, rows, digits = 4) {
+function tableView(name, header, rows) {
   const show = (value) => (typeof value === "number" ? (Number.isInteger(value) ? String(value) : short(value)) : asText(value));
   const body = make("tbody");
   const details = make(
