@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-all lint bench clean
+.PHONY: setup demo test test-all lint docs bench clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,10 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -n 2
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open build/site/index.html, or with search: $(BIN)/python -m http.server -d build/site"
 
 bench: setup
 	for name in spine place coverage store evaluate workers corruptions perturbed attacks captions \

@@ -35,10 +35,22 @@ def cifar10(folder: Path | None = None) -> dict[str, Arrays]:
         found = _unpacked(_fetched(path.parent))
         with write_atomically(path) as file:
             np.savez(file, **found)
-    with np.load(path, allow_pickle=False) as arrays:
-        return {
-            part: (arrays[f"{part}_images"], arrays[f"{part}_labels"]) for part in ("train", "test")
-        }
+    return cifar10_file(path)
+
+
+def cifar10_file(path: Path) -> dict[str, Arrays]:
+    """The same from a copy: an .npz of train_images, train_labels, test_images, test_labels."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {
+                part: (arrays[f"{part}_images"], arrays[f"{part}_labels"])
+                for part in ("train", "test")
+            }
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{path}: expected an .npz with train_images, train_labels, test_images and "
+            f"test_labels: {error}"
+        ) from None
 
 
 def _fetched(folder: Path) -> Path:

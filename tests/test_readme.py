@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.blocks import blocks
+
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.S | re.M)
+README = ROOT / "README.md"
 
 
-def blocks(kind: str) -> list[str]:
-    return [
-        code for found, code in BLOCK.findall((ROOT / "README.md").read_text()) if found == kind
-    ]
+def code(kind: str) -> list[str]:
+    return [block.code for block in blocks(README) if block.kind == kind]
 
 
 def commands() -> list[list[str]]:
-    lines = [line for code in blocks("console") for line in code.splitlines()]
+    lines = [line for block in code("console") for line in block.splitlines()]
     return [shlex.split(line, comments=True) for line in lines if line.strip()]
 
 
@@ -93,9 +93,9 @@ class TestReadme:
             assert (place / name).stat().st_size > 100
 
     def test_python_runs(self, place):
-        for code in blocks("python"):
+        for block in code("python"):
             done = subprocess.run(
-                [sys.executable, "-W", "error", "-c", code],
+                [sys.executable, "-W", "error", "-c", block],
                 cwd=place,
                 capture_output=True,
                 text=True,
@@ -114,7 +114,7 @@ class TestReadme:
         assert {words[0] for words in commands()} == {"make", "shiftbed"}
 
     def test_the_command_table_is_complete(self):
-        listed = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(), re.M))
+        listed = set(re.findall(r"^\| `(\w+)` \|", README.read_text(), re.M))
         from shiftbed.cli import app
 
         known = {command.name for command in app.registered_commands}

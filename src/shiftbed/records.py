@@ -44,6 +44,9 @@ class Shift:
     title: str = field(default="", compare=False)
     task: str = ""
     """The task whose domains it is between (wenzel2022); shifts of one task share their labels."""
+    fit_on: str = ""
+    """``COLUMN=PATTERN`` that baseline models must meet besides being in the fit set: where models
+    are trained on different data, a line goes through those trained on its own ID data."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -63,6 +66,7 @@ class Shift:
             knee=self.full_knee,
             title=self.title,
             task=self.task,
+            fit_on=self.fit_on,
         )
 
 

@@ -112,3 +112,18 @@ def test_charts_as_json_are_complete():
         found = chart_json(chart)
         assert json.loads(json.dumps(found, allow_nan=False)) == found
         assert found["type"] in ("heatmap", "curves", "dots", "bars", "panels")
+
+
+def test_an_opening_of_ones_own(tmp_path, imagenet, capsys):
+    from shiftbed.cli.main import app
+
+    words = tmp_path / "opening.txt"
+    words.write_text("What <b>we</b>\nsay first.\n\n\nThen this.\n", encoding="utf-8")
+    target = tmp_path / "page.html"
+    options = ["report", "-s", "imagenet-v2", "-o", str(target), "--opening", str(words)]
+    app(options, standalone_mode=False)
+    data, text = data_of(target)
+    said = data["findings"]
+    assert [one["text"] for one in said[:2]] == ["What <b>we</b> say first.", "Then this."]
+    assert len(said) > 2
+    assert "<b>we</b>" not in text

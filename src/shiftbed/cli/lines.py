@@ -118,11 +118,9 @@ def fit(
 
 
 def _by_group(bed: Any, shift: Any, by: str, options: dict[str, Any]) -> dict[str, Any]:
-    from shiftbed.testbed import choose
-
     if by not in bed.models.columns:
         raise unknown("column of models", by, bed.models.columns)
-    inside = choose(bed.models, options.pop("models"))
+    inside = bed.fit_set(shift, options.pop("models"))
     values = bed.models[by].cast(str).to_list()
     groups = sorted({v for v, keep in zip(values, inside, strict=True) if keep and v is not None})
     if not groups:

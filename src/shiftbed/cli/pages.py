@@ -29,12 +29,17 @@ def report(
     ),
     shift: Shifts = None,
     fdr: Fdr = 0.05,
+    opening: Annotated[
+        Path | None,
+        typer.Option(help="A text file whose paragraphs open the page, before what was found."),
+    ] = None,
 ) -> None:
     """Write one offline page: what was found in words, then interactive views of it all."""
     from shiftbed.atomic import write_atomically
     from shiftbed.report import report_page
 
-    text, found = report_page(_names(testbeds), shifts=shift or None, fdr=fdr)
+    first = _paragraphs(opening) if opening else []
+    text, found = report_page(_names(testbeds), shifts=shift or None, fdr=fdr, opening=first)
     with write_atomically(output) as file:
         file.write(text.encode())
     print(f"wrote {output} ({len(text.encode()) / 1e6:.1f} MB, {len(found.lines)} shifts)")
@@ -107,6 +112,18 @@ def card(
     with write_atomically(output) as file:
         file.write(writers[output.suffix.lower()](made).encode())
     print(f"wrote {output}")
+
+
+def _paragraphs(path: Path) -> list[str]:
+    """Texts between blank lines."""
+    from shiftbed.errors import InputError
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--opening {path}: {error}") from None
+    found = [" ".join(part.split()) for part in text.split("\n\n")]
+    return [part for part in found if part]
 
 
 def _names(given: list[str] | None) -> list[str]:

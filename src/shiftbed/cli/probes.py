@@ -108,7 +108,7 @@ def probe(
     The same command again continues where it was killed.
     """
     from shiftbed.analysis.intervals import check_level
-    from shiftbed.cli.setting_options import preprocessing_of
+    from shiftbed.cli.setting_options import model_name, preprocessing_of
     from shiftbed.evaluate.data import open_test_set
     from shiftbed.evaluate.models import resolve
     from shiftbed.evaluate.probes.smoothness import VARIANTS
@@ -128,7 +128,7 @@ def probe(
     opened = (
         resolve(model, preprocessing=changes, **options) if changes else resolve(model, **options)
     )
-    given = _given(opened, open_test_set(test_set), test_set, store, name or model)
+    given = _given(opened, open_test_set(test_set), test_set, store, name or model_name(model))
     found: dict[str, Any] = {"model": given.name, "setting": given.setting}
     with _progress(quiet=json) as report:
         chosen = _probes(wanted, given, window, step, projections, seed)

@@ -24,6 +24,7 @@ from shiftbed.cli.setting_options import (
     Frost,
     Seed,
     Share,
+    model_name,
     perturbations_of,
     policy_of,
     preprocessing_of,
@@ -178,7 +179,7 @@ def eval_(
         models=(
             ModelSpec(
                 spec=model,
-                name=name or model,
+                name=name or model_name(model),
                 options=({"weights": str(weights)} if weights else {})
                 | ({"preprocessing": changes} if changes else {}),
             ),

@@ -15,6 +15,7 @@ __all__ = [
     "Frost",
     "Seed",
     "Share",
+    "model_name",
     "perturbations_of",
     "policy_of",
     "preprocessing_of",
@@ -40,6 +41,15 @@ Seed = Annotated[int, typer.Option(help="Of corruptions, attacks and the share."
 Frost = Annotated[
     Path | None, typer.Option(help="A folder of frost pictures (default: synthesized).")
 ]
+
+
+def model_name(model: str) -> str:
+    """What a model is called in the store: its line, or RUN@STEP where the line names a run."""
+    if not model.startswith("run:"):
+        return model
+    from shiftbed.train.trained import name_of
+
+    return name_of(model)
 
 
 def perturbations_of(

@@ -91,7 +91,8 @@ def _dry_run(recipe: "Recipe", grids: list[str], json: bool) -> None:
     jobs = recipe.jobs(grids)
     counts: dict[str, Any] = {
         "recipe": recipe.name,
-        "networks": len(jobs),
+        "networks": sum(not job.classical for job in jobs),
+        "classical": sum(job.classical for job in jobs),
         "by_data_size": dict(Counter(job.data_size for job in jobs)),
         "by_grid": {one.name: len(one.jobs) for one in recipe.grids},
         "all_grids": len(recipe.jobs(["all"])),
@@ -106,7 +107,7 @@ def _dry_run(recipe: "Recipe", grids: list[str], json: bool) -> None:
     if extra:
         notes.append(f"With the extra grids ({', '.join(extra)}): {counts['all_grids']:,}.")
     table(
-        f"{recipe.name}: {len(jobs):,} networks ({sizes})",
+        f"{recipe.name}: {_counted(counts)} ({sizes})",
         ["id", "model", "training data", "size", "tune", "start", "augmentation", "grid"],
         [
             (
@@ -114,9 +115,9 @@ def _dry_run(recipe: "Recipe", grids: list[str], json: bool) -> None:
                 job.arguments["model"],
                 job.training_data,
                 job.data_size,
-                job.arguments["tune"],
-                job.arguments["start"],
-                "+".join(step["name"] for step in job.arguments["augmentation"]) or "none",
+                job.arguments.get("tune", "–"),
+                job.arguments.get("start", "–"),
+                _augmentation(job),
                 job.grid,
             )
             for job in jobs[:_SHOWN]
@@ -124,6 +125,20 @@ def _dry_run(recipe: "Recipe", grids: list[str], json: bool) -> None:
         left=8,
         notes=notes,
     )
+
+
+def _counted(counts: dict[str, Any]) -> str:
+    networks = f"{counts['networks']:,} networks"
+    classical = f"{counts['classical']:,} classical models"
+    if not counts["classical"]:
+        return networks
+    return f"{networks}, {classical}" if counts["networks"] else classical
+
+
+def _augmentation(job: "Job") -> str:
+    if job.classical:
+        return "–"
+    return "+".join(step["name"] for step in job.arguments["augmentation"]) or "none"
 
 
 def _job(job: "Job") -> dict[str, Any]:

@@ -24,7 +24,7 @@ from shiftbed.records import Shift
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.scales import scale as find_scale
 from shiftbed.testbed.record import Testbed
-from shiftbed.testbed.select import Choice, choose
+from shiftbed.testbed.select import Choice
 
 __all__ = ["Scatter", "measured_axis", "scatter"]
 
@@ -140,7 +140,7 @@ def scatter(
     if not shown.any():
         raise InputError(f"no model of {testbed.name} has accuracies to draw for {found.name!r}")
 
-    chosen = choose(testbed.models, models)
+    chosen = testbed.fit_set(found, models)
     lines, unserved = split_by(testbed.models, by, chosen & there & ~below)
     options |= {"scale": find_scale(scale), "threshold": threshold}
     judged = _judge(testbed, found, lines, chosen, shown, band_level, options)

@@ -23,9 +23,10 @@ def write_report(
     *,
     shifts: Sequence[str] | None = None,
     fdr: float = 0.05,
+    opening: Sequence[str] = (),
 ) -> Findings:
     """Write the page, atomically, and return what it says."""
-    text, found = report_page(sources, shifts=shifts, fdr=fdr)
+    text, found = report_page(sources, shifts=shifts, fdr=fdr, opening=opening)
     with write_atomically(path) as file:
         file.write(text.encode())
     return found
@@ -37,8 +38,11 @@ def report_page(
     shifts: Sequence[str] | None = None,
     fdr: float = 0.05,
     refresh: bool = False,
+    opening: Sequence[str] = (),
 ) -> tuple[str, Findings]:
     """The page as text, and what it says; several testbeds are shown together.
+
+    ``opening`` are paragraphs of the author's own, before everything else.
 
     Sources are testbeds, or names that ``open_source`` knows. Charts that need predictions per
     image come from the stores among them.
@@ -49,6 +53,8 @@ def report_page(
     store = next((one.store for one in opened if one.store is not None), None)
     source = Source(name=whole.name, testbed=whole, store=store if len(opened) == 1 else None)
     found = findings(whole, shifts, fdr=fdr, patterns=patterns_of(source))
+    own = tuple(("finding", text) for text in opening)
+    found = replace(found, sentences=(*own, *found.sentences))
     views, missing = gallery(source)
     for one in opened if len(opened) > 1 else []:
         there = {view.id for view in views}

@@ -96,7 +96,7 @@ def _doubts(testbed: Testbed, shift: Shift, r2: float) -> list[str]:
     """What speaks against a line through the fit set."""
     if len(shift.source) > 1 or shift.knee is not None:
         return [f"R² {r2:.2f} is below {TRUSTED_R2:g}"] if r2 < TRUSTED_R2 else []
-    rows = testbed.models["in_fit_set"].to_numpy()
+    rows = testbed.fit_set(shift)
     sizes = (testbed.usual_size(shift.source[0]), testbed.usual_size(shift.target))
     found = trust_line(
         testbed.accuracy(shift.source[0])[rows],

@@ -129,6 +129,7 @@ def _shift(testbed: Testbed, found: Findings, shift: Shift) -> dict[str, Any]:
         "full_source": None if shift.full_source is None else at(shift.full_source),
         "knee": shift.knee,
         "title": shift.title,
+        "fit_set": testbed.fit_set(shift).tolist() if shift.fit_on else None,
         "pattern": found.patterns.get((shift.source, shift.target)),
     }
     line = found.lines.filter(shift=shift.name).to_dicts()

@@ -6,7 +6,6 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -16,19 +15,19 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.evaluate.backends import Backend, choose_backend, with_halving
-from shiftbed.evaluate.corrupted_trees import images_of
-from shiftbed.evaluate.data import TestSet, batches, open_test_set
+from shiftbed.evaluate.data import TestSet, batches
 from shiftbed.evaluate.models import Model, TorchModel, resolve
-from shiftbed.evaluate.perturbations import NotApplicable, balanced_subset
+from shiftbed.evaluate.perturbations import NotApplicable, Perturbation
 from shiftbed.evaluate.predict import Perturb, Pixels, predict_part
 from shiftbed.labels import LabelPolicy
 from shiftbed.run.identity import identity
 from shiftbed.run.jobs import WARNING, Done, Task
+from shiftbed.run.opening import open_images
 from shiftbed.run.perturbed import perturbation_of
 from shiftbed.run.spec import ModelSpec, SettingSpec
 from shiftbed.store import PredictionStore, StoredTestSet
 
-__all__ = ["execute", "prepare", "register", "stored_test_set"]
+__all__ = ["check_applicable", "execute", "prepare", "register"]
 
 DEFAULTS = {
     "batch_size": 64,
@@ -50,7 +49,7 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
     if record is None:
         raise InputError(f"{task.key[0]!r} on {task.key[1]!r} was not prepared")
     options = DEFAULTS | dict(task.options) | record["options"]
-    test_set, stored, policy = _setting(task.setting)
+    test_set, stored, policy = open_images(task.setting)
     model = _model(task.model, options)
     said: list[str] = []
     scorer = _Halving(_backend(model, record["backend"]), said)
@@ -85,7 +84,7 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
 
 def register(store: PredictionStore, setting: SettingSpec) -> StoredTestSet:
     """Put a setting's examples and labels into the store (once), and return them."""
-    _, stored, _ = _setting(setting)
+    _, stored, _ = open_images(setting)
     store.add_test_set(stored)
     return stored
 
@@ -109,13 +108,11 @@ def prepare(
         return old
     options = DEFAULTS | options
     opened = _model(model, options)
-    test_set, stored, policy = _setting(setting)
+    test_set, stored, policy = open_images(setting)
     perturbation = perturbation_of(setting)
     details = None if perturbation is None else perturbation.describe()
     if perturbation is not None and perturbation.needs_gradients:
-        perturbation.on(opened, policy)
-        if stored.label_sets is not None:
-            raise NotApplicable(f"{perturbation.id} needs one label per image, not sets of labels")
+        check_applicable(perturbation, opened, policy, stored)
         options = options | {"backend": "torch"}
     chosen, report = _choose(model, options, setting, test_set, images or len(test_set))
     record = {
@@ -137,6 +134,17 @@ def prepare(
     }
     store.write_cell(model.name, setting.id, record)
     return record
+
+
+def check_applicable(
+    perturbation: Perturbation, model: Model, policy: LabelPolicy | None, stored: StoredTestSet
+) -> None:
+    """Refuse, as ``NotApplicable``, what this model or test set cannot be perturbed by."""
+    if not perturbation.needs_gradients:
+        return
+    perturbation.on(model, policy)
+    if stored.label_sets is not None:
+        raise NotApplicable(f"{perturbation.id} needs one label per image, not sets of labels")
 
 
 def _without(record: dict[str, Any], key: str) -> dict[str, Any]:
@@ -229,72 +237,6 @@ def _perturb(
     if perturbation is None:
         return None
     return perturbation.on(model, policy, lambda warning: said.append(f"{WARNING}{warning}"))
-
-
-_IMAGES = ("test_set", "policy", "relabel", "share")
-
-
-def _setting(setting: SettingSpec) -> tuple[TestSet, StoredTestSet, LabelPolicy | None]:
-    """A setting opened; all perturbations of the same images share them."""
-    whole = asdict(setting)
-    part = {key: whole[key] for key in _IMAGES}
-    part["seed"] = setting.seed if setting.share is not None else 0
-    test_set, stored, policy = _opened(json.dumps(part, sort_keys=True))
-    return test_set, replace(stored, setting=setting.id), policy
-
-
-@lru_cache(maxsize=4)
-def _opened(text: str) -> tuple[TestSet, StoredTestSet, LabelPolicy | None]:
-    setting = json.loads(text)
-    where = setting["test_set"]
-    name = where["name"] if where["clean"] is None else where["clean"]
-    test_set = open_test_set(where["path"], name=name, **where["options"])
-    policy = LabelPolicy.from_json(setting["policy"]) if setting["policy"] else None
-    labels = np.asarray(test_set.labels, dtype=np.int64)
-    if policy is not None and setting["relabel"]:
-        labels = policy.relabel(labels)
-        inside = np.flatnonzero(labels >= 0)
-        test_set, labels = test_set.subset(inside), labels[inside]
-    if setting["share"] is not None:
-        rows = balanced_subset(labels, setting["share"], setting["seed"], test_set.examples)
-        test_set, labels = test_set.subset(rows), labels[rows]
-    stored = stored_test_set("", test_set, labels, policy)
-    if where["clean"] is not None:
-        source = images_of(where["path"], len(test_set))
-        stored = replace(stored, details={**(stored.details or {}), "images": source})
-    return test_set, stored, policy
-
-
-def stored_test_set(
-    setting: str, test_set: TestSet, labels: NDArray[np.int64], policy: LabelPolicy | None
-) -> StoredTestSet:
-    """A test set as the store keeps it, its labels in the target label space."""
-    sets = test_set.label_sets
-    described = policy.describe() if policy else _full(test_set)
-    groups = None if test_set.groups is None else tuple(map(str, test_set.groups))
-    return StoredTestSet(
-        setting=setting,
-        examples=test_set.examples,
-        labels=labels,
-        fingerprint=test_set.fingerprint,
-        label_policy=described,
-        classes=len(test_set.classes) if test_set.classes else None,
-        label_sets=sets,
-        groups=groups,
-        details={
-            "citation": test_set.citation,
-            "licence": test_set.licence,
-            "notes": list(test_set.notes),
-        },
-    )
-
-
-def _full(test_set: TestSet) -> str:
-    if test_set.label_sets is not None:
-        return "multi-label: right if the prediction is one of the image's labels"
-    return (
-        f"all {len(test_set.classes)} classes" if test_set.classes else "all of the model's classes"
-    )
 
 
 @lru_cache(maxsize=1)

@@ -24,6 +24,7 @@ corruptions = ["fog:1-5"]        # and more: see perturbed.py
 name = "sketch"
 id = "val"
 ood = "sketch"
+fit_on = "training_data=imagenet-1k"   # baseline models: the fit set, or only some of it
 """
 
 import tomllib
@@ -284,6 +285,7 @@ def _shifts(value: Any, known: list[Shift]) -> tuple[Shift, ...]:
                 source=(ids,) if isinstance(ids, str) else tuple(ids),
                 target=str(one.get("ood", "")),
                 task=str(one.get("task", "")),
+                fit_on=str(one.get("fit_on", "")),
             )
         )
     _unique([s.name for s in shifts], "shift")

@@ -24,8 +24,10 @@ from shiftbed.store.store import PredictionStore, Range
 __all__ = [
     "PROBES",
     "PROBE_METRICS",
+    "probe_folder",
     "probe_parts",
     "probe_record",
+    "probe_record_of",
     "probe_records",
     "read_probe",
     "remove_probe_part",
@@ -69,17 +71,18 @@ def probe_record(
 ) -> dict[str, Any] | None:
     """The record of one probe, None if there is none."""
     name = f"{probe_folder(model, setting, probe)}.json"
-    return _record(store, name) if store.files.exists(name) else None
+    return probe_record_of(store, name) if store.files.exists(name) else None
 
 
 def probe_records(store: PredictionStore) -> list[dict[str, Any]]:
     """All probes' records, by model, setting and probe."""
     names = [name for name in store.files.below("probes") if name.endswith(".json")]
-    found = [_record(store, name) for name in names]
+    found = [probe_record_of(store, name) for name in names]
     return sorted(found, key=lambda one: (one["model"], one["setting"], one["probe"]))
 
 
-def _record(store: PredictionStore, name: str) -> dict[str, Any]:
+def probe_record_of(store: PredictionStore, name: str) -> dict[str, Any]:
+    """The record in a file of the store."""
     try:
         found = json.loads(store.files.read(name))
     except ValueError:

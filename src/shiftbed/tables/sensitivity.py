@@ -135,7 +135,8 @@ def _variant(shift: Shift, source: tuple[str, ...], knee: bool) -> Shift:
     at = None
     if knee:
         at = shift.knee if source == shift.source else shift.full_knee
-    return Shift(name=shift.name, kind=shift.kind, source=source, target=shift.target, knee=at)
+    return Shift(name=shift.name, kind=shift.kind, source=source, target=shift.target, knee=at,
+                 fit_on=shift.fit_on)  # fmt: skip
 
 
 def _one(

@@ -132,6 +132,14 @@ class Testbed:
             nan_to_null=True,
         )
 
+    def fit_set(self, shift: str | Shift, models: Choice = None) -> NDArray[np.bool_]:
+        """(models,): the fit set of a shift, or the ``models`` chosen instead."""
+        rows = choose(self.models, models)
+        narrower = self.shift(shift).fit_on
+        if narrower and (models is None or (isinstance(models, str) and models == "fit-set")):
+            rows = rows & choose(self.models, narrower)
+        return rows
+
     # --- fitting -----------------------------------------------------------------------------
 
     def fit(
@@ -158,7 +166,7 @@ class Testbed:
         columns = np.array([self.setting_index(s) for s in (*shift.source, shift.target)])
         for column in columns:
             check_fractions(self.value[:, column], f"accuracy in {self.settings[column]!r}")
-        rows = choose(self.models, models)
+        rows = self.fit_set(shift, models)
         if threshold is not None:
             with np.errstate(invalid="ignore"):
                 rows = rows & (self.value[:, columns[0]] >= threshold)
@@ -210,9 +218,9 @@ class Testbed:
         elif isinstance(shifts, str | Shift):
             shifts = (shifts,)
         wanted = [self._resolve(shift, full_source) for shift in shifts]
-        chosen, parts = choose(self.models, models), []
+        parts = []
         for shift in wanted:
-            baseline = self.fit(shift, models=chosen, bootstrap=bootstrap, **options)
+            baseline = self.fit(shift, models=models, bootstrap=bootstrap, **options)
             parts.append(self._columns(baseline, self.judge(baseline, level=level)))
         if not parts:
             raise InputError(f"testbed {self.name} has no shifts; name an ID and an OOD setting")

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.train.estimators import is_classical, read_estimator
 from shiftbed.train.sources import DataSpec
 
 __all__ = ["DATA_KEYS", "HOOK_KEYS", "JOB_KEYS", "normalised", "with_patterns"]
@@ -27,6 +28,8 @@ JOB_KEYS = (
 )
 HOOK_KEYS = ("prune", "phase_out", "switch", "watch")
 """Keys whose tables make hooks; see ``HOOKS`` in objective.py."""
+CLASSICAL_KEYS = ("model", "data", "seed")
+"""Keys of a model that is fitted rather than trained; the others are refused."""
 DATA_KEYS = (
     "name",
     "mix",
@@ -70,6 +73,8 @@ def _spelled(value: Any, data: Mapping[str, DataSpec]) -> Any:
 
 def normalised(given: Mapping[str, Any], data: Mapping[str, DataSpec]) -> dict[str, Any]:
     """One combination of a grid as canonical arguments; what is left out gets its default."""
+    if is_classical(given.get("model")):
+        return _classical(given, data)
     for key in ("model", "data", "optimiser"):
         if key not in given:
             raise InputError(f"needs a {key}")
@@ -95,9 +100,31 @@ def normalised(given: Mapping[str, Any], data: Mapping[str, DataSpec]) -> dict[s
             if not isinstance(given[key], dict):
                 raise InputError(f"{key} must be a table or 'none', got {given[key]!r}")
             found.setdefault("hooks", {})[key] = given[key]
-    names = [*(found["data"].get("mix") or [found["data"]["name"]]), *_others(found, data)]
+    names = [*_names(found["data"]), *_others(found, data)]
     found["sources"] = {name: data[name].identity for name in names}
     return found
+
+
+def _classical(given: Mapping[str, Any], data: Mapping[str, DataSpec]) -> dict[str, Any]:
+    """A model of scikit-learn has its options in its line; nothing of a network's goes with it."""
+    model = str(given["model"])
+    for key in given:
+        if key not in CLASSICAL_KEYS:
+            raise InputError(f"{key} does not go with {model}: it is for networks only")
+    if "data" not in given:
+        raise InputError("needs a data")
+    chosen = _data(given["data"], data)
+    return {
+        "model": read_estimator(model).text,
+        "data": chosen,
+        "seed": _whole(given.get("seed", 0), "seed", 0),
+        "sources": {name: data[name].identity for name in _names(chosen)},
+    }
+
+
+def _names(chosen: Mapping[str, Any]) -> list[str]:
+    """The data sets trained on."""
+    return list(chosen.get("mix") or [chosen["name"]])
 
 
 def _others(found: Mapping[str, Any], data: Mapping[str, DataSpec]) -> list[str]:

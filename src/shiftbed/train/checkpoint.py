@@ -1,8 +1,9 @@
 """Files of a run: weights of checkpoints, the state to go on from, and what is known of it.
 
-    RUNS/ID/job.json        the job's arguments
+    RUNS/ID/job.json        the job's arguments, and where its recipe is
     RUNS/ID/last.pt         everything the next step depends on
     RUNS/ID/step-N.pt       the network's state dict, as ``torch:FILE?arch=…`` reads it
+    RUNS/ID/model.skops     instead, a fitted estimator, as ``sklearn:FILE`` reads it
     RUNS/ID/log.json        per checkpoint: step, epoch, mean loss, examples, seconds
     RUNS/ID/done.json       written last: what the run ended with
 
@@ -34,6 +35,11 @@ class RunFolder:
     def weights(self, step: int) -> Path:
         """Where the weights after a step are."""
         return self.path / f"step-{step:08d}.pt"
+
+    @property
+    def estimator(self) -> Path:
+        """Where the fitted estimator of a classical model is."""
+        return self.path / "model.skops"
 
     def steps(self) -> list[int]:
         """Steps whose weights are there."""

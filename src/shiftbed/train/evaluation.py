@@ -1,4 +1,8 @@
-"""A checkpoint on all settings, into the store; test images are decoded once per process."""
+"""A checkpoint on all settings, into the store; test images are decoded once per process.
+
+A setting that a model cannot have (an attack on one without gradients) is recorded as ``run`` does:
+its cell failed, with the reason, and it is not tried again.
+"""
 
 import platform
 from collections import OrderedDict
@@ -10,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.evaluate.data import TestSet, Unreadable, batches, open_test_set
-from shiftbed.evaluate.models import TorchModel
-from shiftbed.evaluate.models.base import versions
-from shiftbed.evaluate.perturbations import balanced_subset
+from shiftbed.evaluate.models import Model
+from shiftbed.evaluate.models.base import FunctionModel, versions
+from shiftbed.evaluate.perturbations import NotApplicable, Perturbation
 from shiftbed.evaluate.predict import pixels_to_float
 from shiftbed.evaluate.preprocessing import Preprocessing
 from shiftbed.labels import LabelPolicy
-from shiftbed.run.execute import stored_test_set
-from shiftbed.run.jobs import ranges
+from shiftbed.run.execute import check_applicable
+from shiftbed.run.jobs import WARNING, ranges
+from shiftbed.run.opening import images_key, open_images
 from shiftbed.run.perturbed import perturbation_of
 from shiftbed.run.spec import SettingSpec
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
@@ -25,10 +30,11 @@ from shiftbed.train.expand import canonical
 from shiftbed.train.prepare import held_out_part
 from shiftbed.train.sources import HELD_OUT
 
-__all__ = ["Opened", "evaluate", "is_evaluated", "open_setting"]
+__all__ = ["Kept", "Opened", "evaluate", "is_evaluated", "open_setting"]
 
 Floats = NDArray[np.float32]
-Answer = Callable[[TorchModel, "Opened", int], Floats]
+Answer = Callable[[Any, "Opened", int], Floats]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,7 +58,7 @@ class Opened:
         return found
 
 
-class _Kept:
+class Kept:
     """The most recently used values, up to a number of bytes (but always the last one)."""
 
     def __init__(self) -> None:
@@ -67,26 +73,20 @@ class _Kept:
         return self.found[key][0]
 
 
-_decoded = _Kept()
-_opened = _Kept()
+_decoded = Kept()
 
 
 def open_setting(
     setting: SettingSpec, preprocessing: Preprocessing, memory_gib: float = 2.0
 ) -> Opened:
     """A setting with its images decoded; all perturbations and checkpoints share them."""
-    where = setting.test_set
-    seed = setting.seed if setting.share is not None else 0
-    parts = [where.path, dict(where.options), setting.policy, setting.relabel, setting.share, seed]
-    key = canonical(parts)
-    test_set, labels, policy = _opened.get(key, lambda: (_open(setting), 1), 16)
-    stored = stored_test_set(setting.id, test_set, labels, policy)
+    test_set, stored, policy = open_images(setting, _open)
 
     def make() -> tuple[tuple[NDArray[np.uint8], tuple[Unreadable, ...]], int]:
         found, bad = _decode(test_set, preprocessing)
         return (found, bad), found.nbytes
 
-    whole = canonical([key, preprocessing.describe()])
+    whole = canonical([images_key(setting), preprocessing.describe()])
     pixels, unreadable = _decoded.get(whole, make, memory_gib * 2**30)
     return Opened(
         setting=setting,
@@ -111,36 +111,29 @@ def _decode(
     return found, tuple(bad)
 
 
-def _open(setting: SettingSpec) -> tuple[TestSet, NDArray[np.int64], LabelPolicy | None]:
-    where = setting.test_set
-    options = {k: v for k, v in where.options.items() if k != HELD_OUT}
-    if HELD_OUT in where.options:
-        test_set = held_out_part(where.path, options, float(where.options[HELD_OUT]))
-    else:
-        test_set = open_test_set(where.path, name=where.name, **options)
-    policy = LabelPolicy.from_json(setting.policy) if setting.policy else None
-    labels = np.asarray(test_set.labels, dtype=np.int64)
-    if policy is not None and setting.relabel:
-        labels = policy.relabel(labels)
-        inside = np.flatnonzero(labels >= 0)
-        test_set, labels = test_set.subset(inside), labels[inside]
-    if setting.share is not None:
-        rows = balanced_subset(labels, setting.share, setting.seed, test_set.examples)
-        test_set, labels = test_set.subset(rows), labels[rows]
-    return test_set, labels, policy
+def _open(path: str, *, name: str, **options: Any) -> TestSet:
+    """As ``open_test_set``; the held-out part of a data set where that is wanted."""
+    if HELD_OUT in options:
+        return held_out_part(path, options, float(options.pop(HELD_OUT)))
+    return open_test_set(path, name=name, **options)
 
 
 def is_evaluated(store: PredictionStore, model: str, settings: Sequence[SettingSpec]) -> bool:
-    """Whether a checkpoint has been evaluated on all settings."""
-    return all(
-        store.complete(model, one.id)  # first: cheap where there is nothing
-        and (store.cell(model, one.id) or {}).get("status") == "complete"
-        for one in settings
-    )
+    """Whether a checkpoint has been evaluated on all settings that it can have."""
+    return all(_is_complete(store, model, one) for one in settings)
+
+
+def _is_complete(store: PredictionStore, model: str, setting: SettingSpec) -> bool:
+    if store.complete(model, setting.id):  # first: cheap where there is nothing
+        return (store.cell(model, setting.id) or {}).get("status") == "complete"
+    if setting.kind != "adversarial":
+        return False
+    record = store.cell(model, setting.id) or {}
+    return record.get("status") == "failed" and bool(record.get("not_applicable"))
 
 
 def evaluate(
-    model: TorchModel,
+    model: Model,
     settings: Sequence[SettingSpec],
     store: PredictionStore,
     *,
@@ -150,62 +143,106 @@ def evaluate(
     top: int = 5,
     memory_gib: float = 2.0,
     answer: Answer | None = None,
+    say: Say = lambda note: None,
 ) -> dict[str, float | None]:
     """Predict every setting that is not in the store yet, and write it there as ``model.id``.
 
     ``answer`` computes the logits of a setting without perturbation, by default from its pixels.
-    Returns the accuracies of what was predicted, None where no image has a label.
+    ``say`` hears why settings were left out and what attacks warn of. Returns the accuracies of
+    what was predicted, None where no image has a label.
     """
     found: dict[str, float | None] = {}
+    refused: list[str] = []
+    common = {"info": dict(info), **details}
     for setting in settings:
         if is_evaluated(store, model.id, [setting]):
             continue
         opened = open_setting(setting, model.preprocessing, memory_gib)
-        perturbation = perturbation_of(setting)
-        if perturbation is None and answer is not None:
-            logits = answer(model, opened, batch_size)
-        else:
-            logits = _logits(model, opened, batch_size)
-        if opened.policy is not None:
-            logits = opened.policy.apply(logits)
-        _write(store, model, opened, logits, top)
-        record = {
-            "status": "complete",
-            "backend": "torch",
-            "options": {"batch_size": batch_size, "top": top, "keep_logits": False},
-            "preprocessing": model.preprocessing.describe(),
-            "perturbation": None if perturbation is None else perturbation.describe(),
-            "info": dict(info),
-            "label_policy": opened.stored.label_policy,
-            "fingerprint": opened.stored.fingerprint,
-            "n": len(opened.stored),
-            "versions": {"python": platform.python_version(), **versions("torch", "numpy")},
-            **details,
-        }
-        if opened.unreadable:
-            record["unreadable"] = sorted(f"{b.example} ({b.reason})" for b in opened.unreadable)
-        store.write_cell(model.id, setting.id, record)
-        known = (opened.stored.labels >= 0) & opened.readable
-        right = logits.argmax(axis=1)[known] == opened.stored.labels[known]
-        found[setting.id] = float(right.mean()) if known.any() else None
+        store.add_test_set(opened.stored)
+        try:
+            logits, record = _predicted(model, opened, batch_size, answer)
+        except NotApplicable as error:
+            refused.append(str(error))
+            failure = {"status": "failed", "error": str(error), "not_applicable": True}
+            store.write_cell(model.id, setting.id, common | failure)
+            continue
+        for start, stop in ranges(len(opened.stored)):
+            some = slice(start, stop)
+            labels, readable = opened.stored.labels[some], opened.readable[some]
+            frame = part_from_logits(logits[some], labels, top=top, readable=readable)
+            store.write_part(model.id, setting.id, start, frame)
+        for warning in record.get("warnings", []):
+            say(f"{setting.id}: {WARNING}{warning}")
+        record["options"] = {"batch_size": batch_size, "top": top, "keep_logits": False}
+        store.write_cell(model.id, setting.id, _joined(record, common))
+        found[setting.id] = _accuracy(opened, logits)
+    if refused:
+        more = f" (and {len(refused) - 1} more settings)" if len(refused) > 1 else ""
+        say(refused[0] + more)
     return found
 
 
-def _write(
-    store: PredictionStore, model: TorchModel, opened: Opened, logits: Floats, top: int
-) -> None:
-    store.add_test_set(opened.stored)
-    labels, readable = opened.stored.labels, opened.readable
-    for start, stop in ranges(len(opened.stored)):
-        some = slice(start, stop)
-        frame = part_from_logits(logits[some], labels[some], top=top, readable=readable[some])
-        store.write_part(model.id, opened.setting.id, start, frame)
+def _joined(record: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
+    """A cell's record with what all cells of the checkpoint have in common."""
+    warnings = sorted({*record.get("warnings", []), *common.get("warnings", [])})
+    return record | common | ({"warnings": warnings} if warnings else {})
 
 
-def _logits(model: TorchModel, opened: Opened, batch_size: int) -> Floats:
-    """(N, classes) logits, through the setting's perturbation if it has one."""
+def _predicted(
+    model: Model, opened: Opened, batch_size: int, answer: Answer | None
+) -> tuple[Floats, dict[str, Any]]:
+    """(N, classes) logits under the setting's label policy, and the record of how they came."""
     perturbation = perturbation_of(opened.setting)
-    perturb = None if perturbation is None else perturbation.on(model, opened.policy)
+    warnings: list[str] = []
+    if perturbation is not None:
+        check_applicable(perturbation, model, opened.policy, opened.stored)
+    if perturbation is None and answer is not None:
+        logits = answer(model, opened, batch_size)
+    else:
+        logits = _logits(model, opened, perturbation, batch_size, warnings.append)
+    if opened.policy is not None:
+        logits = opened.policy.apply(logits)
+    record = {
+        "status": "complete",
+        "preprocessing": model.preprocessing.describe(),
+        "perturbation": None if perturbation is None else perturbation.describe(),
+        "label_policy": opened.stored.label_policy,
+        "fingerprint": opened.stored.fingerprint,
+        "n": len(opened.stored),
+        **_engine(model),
+    }
+    if opened.unreadable:
+        record["unreadable"] = sorted(f"{b.example} ({b.reason})" for b in opened.unreadable)
+    if warnings:
+        record["warnings"] = sorted(set(warnings))
+    return logits, record
+
+
+def _engine(model: Model) -> dict[str, Any]:
+    """What computed the answers."""
+    if isinstance(model, FunctionModel):
+        name, libraries = model.engine, dict(model.facts.get("libraries", {}))
+    else:
+        name, libraries = "torch", versions("torch")
+    known = {"python": platform.python_version(), **libraries, **versions("numpy")}
+    return {"backend": name, "versions": known}
+
+
+def _accuracy(opened: Opened, logits: Floats) -> float | None:
+    known = (opened.stored.labels >= 0) & opened.readable
+    right = logits.argmax(axis=1)[known] == opened.stored.labels[known]
+    return float(right.mean()) if known.any() else None
+
+
+def _logits(
+    model: Model,
+    opened: Opened,
+    perturbation: Perturbation | None,
+    batch_size: int,
+    say: Say,
+) -> Floats:
+    """(N, classes) logits, through the setting's perturbation if it has one."""
+    perturb = None if perturbation is None else perturbation.on(model, opened.policy, say)
     parts = []
     for start in range(0, len(opened.pixels), batch_size):
         some = slice(start, start + batch_size)

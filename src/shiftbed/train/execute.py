@@ -1,20 +1,27 @@
-"""What a worker does with a job: train it, go on with it, or evaluate what was added since."""
+"""What a worker does with a job: train it, go on with it, or evaluate what was added since.
+
+Networks are trained (``training.py``); models of scikit-learn are fitted (``classical.py``).
+"""
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 
+from shiftbed.evaluate.models import Model
 from shiftbed.run.jobs import Done
 from shiftbed.store import PredictionStore
 from shiftbed.train.augment import keeping_generators
+from shiftbed.train.classical import details_of_fitted, fit, limited, reopened
 from shiftbed.train.evaluation import evaluate, is_evaluated
 from shiftbed.train.networks import make_network
 from shiftbed.train.objective import make_objective
 from shiftbed.train.task import TrainTask, details_of, info_of, model_name, spec_near
 from shiftbed.train.training import Training
 
-__all__ = ["execute", "is_finished"]
+__all__ = ["execute", "finished_model", "is_finished", "kept_file"]
 
 Report = Callable[[Done], None]
 
@@ -36,10 +43,12 @@ def execute(task: TrainTask, report: Report = lambda done: None) -> Done:
     torch.set_num_threads(int(task.options["threads"]))
     try:
         with keeping_generators():
-            if task.folder.read("done") is None:
-                notes = Training(task, report).go()
-            else:
+            if task.folder.read("done") is not None:
                 notes = _evaluate_again(task)
+            elif task.job.classical:
+                notes = fit(task, report)
+            else:
+                notes = Training(task, report).go()
     finally:
         torch.set_num_threads(threads)
     return Done(key=task.key, seconds=time.perf_counter() - clock, notes=notes)
@@ -48,33 +57,48 @@ def execute(task: TrainTask, report: Report = lambda done: None) -> Done:
 def _evaluate_again(task: TrainTask) -> tuple[str, ...]:
     """A finished run on settings that were added since, from the weights that were kept."""
     folder, store = task.folder, PredictionStore(task.store)
-    done, notes = folder.read("done"), []
+    done = folder.read("done")
+    notes: list[str] = []
     known = {one["step"]: one["info"] for one in folder.read("log")["checkpoints"]}
     for step in done["stops"]:
         name = model_name(task.job, step)
         if is_evaluated(store, name, task.settings):
             continue
-        if not folder.weights(step).is_file():
+        if not kept_file(task, step).is_file():
             notes.append(f"step {step}: its weights were not kept, and some settings are new")
             continue
-        network = make_network(
-            spec_near(str(task.job.arguments["model"]), task.base),
-            int(done["outputs"]),
-            "weights",
-            weights=folder.weights(step),
-            old_classes=int(done["outputs"]),
-        )
-        objective = make_objective(task.job.arguments["objective"])
-        module = objective.evaluated(network.module).eval()
         info = known.get(step, {}) | info_of(task, step, step == done["steps"], int(done["n"]))
-        evaluate(
-            network.as_model(name, module),
-            task.settings,
-            store,
-            info=info,
-            details=details_of(task),
-            batch_size=int(task.options["evaluation_batch_size"]),
-            top=int(task.options["top"]),
-            memory_gib=float(task.options["memory_gib"]),
-        )
-    return tuple(notes)
+        with limited(task):
+            evaluate(
+                finished_model(task, step, done),
+                task.settings,
+                store,
+                info=info,
+                details=details_of_fitted(task, done) if task.job.classical else details_of(task),
+                batch_size=int(task.options["evaluation_batch_size"]),
+                top=int(task.options["top"]),
+                memory_gib=float(task.options["memory_gib"]),
+                say=notes.append,
+            )
+    return tuple(dict.fromkeys(notes))
+
+
+def kept_file(task: TrainTask, step: int) -> Path:
+    """Where a checkpoint's weights are, if they were kept."""
+    return task.folder.estimator if task.job.classical else task.folder.weights(step)
+
+
+def finished_model(task: TrainTask, step: int, done: dict[str, Any]) -> Model:
+    """A checkpoint of a finished run, read from its file."""
+    if task.job.classical:
+        return reopened(task, int(done["outputs"]))
+    network = make_network(
+        spec_near(str(task.job.arguments["model"]), task.base),
+        int(done["outputs"]),
+        "weights",
+        weights=task.folder.weights(step),
+        old_classes=int(done["outputs"]),
+    )
+    objective = make_objective(task.job.arguments["objective"])
+    module = objective.evaluated(network.module).eval()
+    return network.as_model(model_name(task.job, step), module)

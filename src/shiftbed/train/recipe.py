@@ -28,6 +28,13 @@ in_fit_set = "final"                     # "all" checkpoints, the "final" one, o
 data = "usps"
 [[grid.stages]]
 data = "mnist"
+
+[[grid]]                                 # classifiers of scikit-learn: model, data, seed (and the
+model = [                                # columns above), nothing else; estimators.py
+  "sklearn:linear_model.LogisticRegression?C=0.05&max_iter=200&size=16",
+  "sklearn:neural_network.MLPClassifier?hidden_layer_sizes=100,50&mode=L",
+]
+data = "usps"
 """
 
 import tomllib
@@ -39,6 +46,7 @@ from typing import Any
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.train.arguments import HOOK_KEYS, JOB_KEYS, normalised, with_patterns
+from shiftbed.train.estimators import is_classical, read_estimator
 from shiftbed.train.expand import combinations, short_hash
 from shiftbed.train.sources import Sources, read_sources
 
@@ -84,8 +92,15 @@ class Job:
         return short_hash(self.arguments)
 
     @property
+    def classical(self) -> bool:
+        """Whether it fits a model of scikit-learn."""
+        return is_classical(self.arguments["model"])
+
+    @property
     def architecture(self) -> str:
-        """The model's name without prefix and options."""
+        """The model's name without prefix and options; of scikit-learn's, the class's name."""
+        if self.classical:
+            return read_estimator(str(self.arguments["model"])).architecture
         name = str(self.arguments["model"]).partition("?")[0].rpartition(":")[2]
         return name.removesuffix("()")
 
@@ -254,9 +269,12 @@ def _job(arguments: Mapping[str, Any], earlier: Job | None, sources: Sources, ev
     given = dict(arguments)
     if earlier is not None:
         given.setdefault("model", earlier.arguments["model"])
+        for model in (earlier.arguments["model"], given["model"]):
+            if is_classical(model):
+                raise InputError(f"stages do not go with {model}: it is fitted once, from nothing")
         given["start"] = f"run:{earlier.id}"
     found = normalised(given, sources.data)
-    keep = found["checkpoints"].pop("keep")
+    keep = found["checkpoints"].pop("keep") if "checkpoints" in found else "all"
     return Job(
         arguments=found,
         parent=None if earlier is None else earlier.run,

@@ -292,8 +292,9 @@ def _list(table: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _shift(table: Mapping[str, Any]) -> Shift:
-    for key in table.keys() - {"name", "id", "ood", "kind", "task"}:
-        raise unknown("key in [[shifts]]", key, ("name", "id", "ood", "kind", "task"))
+    known = ("name", "id", "ood", "kind", "task", "fit_on")
+    for key in table.keys() - set(known):
+        raise unknown("key in [[shifts]]", key, known)
     ids = table.get("id", [])
     return Shift(
         name=str(table.get("name", table.get("ood", ""))),
@@ -301,4 +302,5 @@ def _shift(table: Mapping[str, Any]) -> Shift:
         source=(ids,) if isinstance(ids, str) else tuple(ids),
         target=str(table.get("ood", "")),
         task=str(table.get("task", "")),
+        fit_on=str(table.get("fit_on", "")),
     )

@@ -1,5 +1,6 @@
 """A job with all it needs, as it travels to a worker, and what is written down of it."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from shiftbed.train.sources import DataSpec
 __all__ = [
     "Checkpointed",
     "TrainTask",
+    "described",
     "details_of",
     "info_of",
     "model_name",
@@ -102,8 +104,12 @@ def spec_near(spec: str, base: str) -> str:
 def info_of(
     task: TrainTask, step: int, last: bool, n: int, hooks: Sequence[Hook] = ()
 ) -> dict[str, Any]:
-    """What the testbed knows of a checkpoint: the columns of its models."""
+    """What the testbed knows of a checkpoint: the columns of its models.
+
+    Those of how a network is trained are None for a model of scikit-learn.
+    """
     job, arguments = task.job, task.job.arguments
+    optimiser = arguments.get("optimiser", {})
     mix = arguments["data"].get("mix")
     found: dict[str, Any] = {
         "run": job.run,
@@ -116,12 +122,12 @@ def info_of(
         "n_train": n,
         "mix": "+".join(f"{name}={share:g}" for name, share in mix.items()) if mix else None,
         "parent": None,
-        "start": "run" if job.parent else arguments["start"].partition(":")[0],
-        "tune": arguments["tune"],
-        "augmentation": label_of(arguments["augmentation"]),
-        "objective": arguments["objective"]["name"],
-        "optimiser": arguments["optimiser"]["name"],
-        "lr": arguments["optimiser"].get("lr"),
+        "start": _start(job),
+        "tune": arguments.get("tune"),
+        "augmentation": None if job.classical else label_of(arguments["augmentation"]),
+        "objective": arguments.get("objective", {}).get("name"),
+        "optimiser": optimiser.get("name"),
+        "lr": optimiser.get("lr"),
         "length": arguments.get("epochs") or arguments.get("steps"),
         "seed": arguments["seed"],
         "stage": job.stage,
@@ -134,6 +140,18 @@ def info_of(
     for hook in hooks:
         found |= hook.facts()
     return found
+
+
+def _start(job: Job) -> str | None:
+    if job.classical:
+        return None
+    return "run" if job.parent else str(job.arguments["start"]).partition(":")[0]
+
+
+def described(task: TrainTask) -> dict[str, Any]:
+    """What job.json says: the arguments, and where the recipe is as seen from the run's folder."""
+    base = os.path.relpath(task.base, task.folder.path)
+    return {"id": task.job.id, "base": Path(base).as_posix(), **task.job.arguments}
 
 
 def details_of(task: TrainTask) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from shiftbed.train.stream import Stream, make_stream
 from shiftbed.train.task import (
     Checkpointed,
     TrainTask,
+    described,
     details_of,
     info_of,
     model_name,
@@ -61,6 +62,8 @@ class Training:
             arguments["checkpoints"], self.run.steps, self.steps_per_epoch
         )
         self.examples = 0
+        self.notes: dict[str, None] = {}
+        """What was said in evaluation, each once."""
         self.clock = time.perf_counter()
 
     def _run(self) -> Run:
@@ -186,7 +189,7 @@ class Training:
         folder = self.task.folder
         state = folder.state()
         self.run.begin(state)
-        folder.write("job", {"id": self.task.job.id, **self.task.job.arguments})
+        folder.write("job", described(self.task))
         log: dict[str, Any] = folder.read("log") or {"checkpoints": [], "begun_at": []}
         log["begun_at"].append(self.run.step)
         log["checkpoints"] = [one for one in log["checkpoints"] if one["step"] <= self.run.step]
@@ -212,7 +215,7 @@ class Training:
         }
         self.task.folder.write("done", ending)
         self.task.folder.forget_state()
-        return ()
+        return tuple(self.notes)
 
     def checkpoint(self, run: Run) -> None:
         """Write the weights, evaluate them, then the state to go on from: in this order."""
@@ -242,6 +245,7 @@ class Training:
                 top=int(self.task.options["top"]),
                 memory_gib=float(self.task.options["memory_gib"]),
                 answer=answer,
+                say=lambda note: self.notes.update({note: None}),
             )
         seconds = time.perf_counter() - self.clock
         spent = {"accuracy": accuracy, "seconds": round(seconds, 3)}

@@ -26,6 +26,7 @@ PREFIXES: dict[str, str] = {
     "sklearn": _HERE + "from_sklearn",
     "python": _HERE + "from_python",
     "nets": "shiftbed.train.nets",
+    "run": "shiftbed.train.trained",
 }
 """Prefix → module with ``load(request) -> Model``; another package may add its own."""
 

@@ -142,7 +142,8 @@ const isMetric = (setting) => DATA.settings[setting] in DATA.metrics;
 const valueText = (setting, model) =>
   isMetric(setting) ? short(accuracy(setting, model)) : percent(accuracy(setting, model));
 const shiftNamed = (name) => DATA.shifts.find((shift) => shift.name === name);
-const isFitted = (model) => DATA.models.in_fit_set[model];
+/** Whether a model is in the fit set of a shift, which may be narrower than the testbed's. */
+const isFitted = (model, shift) => (shift?.fit_set ?? DATA.models.in_fit_set)[model];
 
 // --- small widgets --------------------------------------------------------------------------------
 

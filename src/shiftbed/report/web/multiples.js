@@ -25,7 +25,7 @@ function multiplesView(host) {
     grid.append(columnBox);
     for (const shift of shifts.filter((s) => s.source[0] === source)) {
       const mine = rows.filter((i) => known(accuracy(source, i)) && known(accuracy(shift.target, i)));
-      const fit = fitShift(shift.source, shift.target, state.scale, fitRows(mine), shift.knee ?? null);
+      const fit = fitShift(shift.source, shift.target, state.scale, fitRows(mine, shift), shift.knee ?? null);
       table.push([shift.name, DATA.settings[source], DATA.settings[shift.target], shift.pattern ?? null, mine.length, fit.n, fit.lines[0]?.r2 ?? null]);
       const box = make(
         "div",

@@ -6,7 +6,7 @@ const rhoOf = new Map();
 /** ρ of all models on a shift, from its own baseline models, whatever is filtered. */
 function rhos(shift) {
   if (!rhoOf.has(shift.name)) {
-    const rows = MODELS.map((_, i) => i).filter(isFitted);
+    const rows = MODELS.map((_, i) => i).filter((i) => isFitted(i, shift));
     const fit = fitShift(shift.source, shift.target, "logit", rows, shift.knee ?? null);
     rhoOf.set(shift.name, MODELS.map((_, i) => effective(fit, shift.source, shift.target, i)));
   }

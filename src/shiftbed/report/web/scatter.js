@@ -23,8 +23,8 @@ function chosenShift() {
 }
 
 /** The models a fit goes through: baseline models that pass the filter, or all that do. */
-function fitRows(rows) {
-  return state.fit === "shown" ? rows : rows.filter(isFitted);
+function fitRows(rows, shift) {
+  return state.fit === "shown" ? rows : rows.filter((i) => isFitted(i, shift));
 }
 
 const scaleOf = (setting) => (isMetric(setting) ? "linear" : state.scale);
@@ -60,7 +60,7 @@ function positions(values, setting, axis) {
 function scatterView(host) {
   const { x, y, shift } = chosenShift();
   const rows = shownModels().filter((i) => known(accuracy(x, i)) && known(accuracy(y, i)));
-  const fit = fitShift([x], y, state.scale, fitRows(rows), shift?.knee ?? null);
+  const fit = fitShift([x], y, state.scale, fitRows(rows, shift), shift?.knee ?? null);
   const groupOf = (i) => asText(column(state.colour)?.[i]);
   const groups = [...new Set(rows.map(groupOf))].sort();
   const styles = looks(groups);

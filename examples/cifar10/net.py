@@ -1,0 +1,40 @@
+"""Two small networks for 32×32 pictures, of about the same size and cost: with and without
+shortcuts."""
+
+from torch import nn
+
+from shiftbed.train.nets import CIFAR_MEAN, CIFAR_STD, build
+
+__all__ = ["plain", "residual"]
+
+PIXELS = {"size": (32, 32), "crop": "none", "mean": CIFAR_MEAN, "std": CIFAR_STD}
+
+
+def residual() -> nn.Module:
+    """ResNet-8 of 16, 32 and 64 channels (``nets:resnet8``) with a stem of stride 2.
+
+    A quarter of its multiplications, 75,000 weights.
+    """
+    made = build("resnet8")
+    made.conv1 = nn.Conv2d(3, 16, 3, stride=2, padding=1, bias=False)
+    nn.init.kaiming_normal_(made.conv1.weight, mode="fan_out", nonlinearity="relu")
+    made.preprocessing = PIXELS  # type: ignore[assignment]
+    return made
+
+
+def plain() -> nn.Module:
+    """Four convolutions of 16, 32, 64 and 64 channels with pooling, and a linear head.
+
+    61,000 weights.
+    """
+    layers: list[nn.Module] = []
+    inputs = 3
+    for width in (16, 32, 64, 64):
+        layers += [
+            nn.Conv2d(inputs, width, 3, padding=1, bias=False), nn.BatchNorm2d(width),
+            nn.ReLU(), nn.MaxPool2d(2),
+        ]  # fmt: skip
+        inputs = width
+    made = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10))
+    made.preprocessing = PIXELS  # type: ignore[assignment]
+    return made

@@ -1,0 +1,212 @@
+"""The CIFAR-10 study: its 24 models, its data, its tables, and (slow) all of it, reduced."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.cifar_data import cifar10_file
+from examples.cifar10 import data
+from examples.cifar10.__main__ import prepare
+from examples.cifar10.net import plain, residual
+from examples.cifar10.probing import Trained, arguments, trained
+from examples.cifar10.tables import PROBED, _means
+from shiftbed.errors import InputError
+from shiftbed.evaluate.models import resolve
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_top, verify
+from shiftbed.train import read_recipe
+from shiftbed.train.prune import check_sparsity
+from shiftbed.train.sweep import sweep
+
+ROOT = Path(__file__).parents[2]
+RECIPE = ROOT / "examples" / "cifar10" / "recipe.toml"
+SPARSITIES = (0.5, 0.8, 0.95)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """An .npz like CIFAR-10's: ten faint patterns in much noise, 40 images of each and part."""
+    rng = np.random.default_rng(0)
+    patterns = rng.normal(0, 14, (10, 32, 32, 3))
+    arrays = {}
+    for part in ("train", "test"):
+        labels = rng.permutation(np.arange(400) % 10)
+        pixels = 128 + patterns[labels] + rng.normal(0, 45, (400, 32, 32, 3))
+        arrays[f"{part}_images"] = pixels.clip(0, 255).astype(np.uint8)
+        arrays[f"{part}_labels"] = labels
+    path = tmp_path_factory.mktemp("copy") / "cifar.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+class TestRecipe:
+    def test_two_nets_three_augmentations_four_sparsities(self):
+        jobs = read_recipe(RECIPE).jobs()
+        found = Counter(
+            (
+                job.architecture,
+                "+".join(step["name"] for step in job.arguments["augmentation"]),
+                job.arguments.get("hooks", {}).get("prune", {}).get("sparsity", 0.0),
+            )
+            for job in jobs
+        )
+        assert len(jobs) == 24
+        assert found == {
+            (net, augmentation, sparsity): 1
+            for net in ("residual", "plain")
+            for augmentation in ("crop-flip", "crop-flip+augmix", "crop-flip+gaussian-noise")
+            for sparsity in (0.0, *SPARSITIES)
+        }
+
+    def test_a_pruned_run_starts_from_the_dense_one_of_its_net_and_augmentation(self):
+        jobs = read_recipe(RECIPE).jobs()
+        by_run = {job.run: job for job in jobs}
+        pruned = [job for job in jobs if job.parent is not None]
+        assert len(pruned) == 18
+        for job in pruned:
+            dense = by_run[job.parent]
+            assert dense.parent is None
+            for key in ("model", "augmentation", "data"):
+                assert job.arguments[key] == dense.arguments[key]
+
+    def test_every_corruption_at_severity_3_and_one_attack(self):
+        settings = read_recipe(RECIPE).sources.settings
+        names = [one.perturbation for one in settings if one.kind == "corruption"]
+        assert len(set(names)) == 19
+        assert {name.rpartition(":")[2] for name in names} == {"3"}
+        assert [one.share for one in settings if one.kind == "adversarial"] == [0.1]
+
+
+def test_pruned_runs_have_exactly_their_share_of_zeros(copy, tmp_path):
+    recipe = prepare(tmp_path, {"train": 6, "cifar10": 2}, copy)
+    text = recipe.read_text().replace('corruptions = ["all:3"]\n', "")
+    text = text.replace('attacks = ["pgd-linf:1/255"]\nattack_options = {steps = 10}\n', "")
+    recipe.write_text(text.replace('"python:net.py:residual()", ', ""))
+    assert sweep(read_recipe(recipe), grids=["noise"]).failed == {}
+    states = [torch.load(one.weights, weights_only=True) for one in trained(tmp_path)]
+    shares = []
+    for state in states:
+        weights = torch.cat([v.flatten() for n, v in state.items() if _prunable(n, v)])
+        zeros, total = int((weights == 0).sum()), len(weights)
+        shares.append(zeros / total)
+        assert zeros in [round(s * total) for s in (0.0, *SPARSITIES)]
+    assert sorted(round(share, 2) for share in shares) == [0.0, *SPARSITIES]
+
+
+def _prunable(name: str, tensor: torch.Tensor) -> bool:
+    return name.endswith("weight") and tensor.ndim > 1
+
+
+def test_both_nets_are_about_as_large():
+    sizes = [sum(p.numel() for p in net().parameters()) for net in (residual, plain)]
+    assert sizes == [75290, 61338]
+    for net in (residual, plain):
+        assert net()(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
+
+
+class TestData:
+    def test_balanced_keeps_as_many_of_each_class(self):
+        given = np.arange(100).reshape(100, 1, 1, 1).astype(np.uint8), np.arange(100) % 10
+        images, labels = data.balanced(given, 3)
+        assert np.bincount(labels).tolist() == [3] * 10
+        assert (given[1][images.ravel()] == labels).all()
+
+    def test_train_and_test_come_from_their_own_parts(self, copy, tmp_path):
+        data.make(tmp_path, {"train": 5, "cifar10": 4}, copy)
+        whole = cifar10_file(copy)
+        for name, part, n in (("train", "train", 50), ("cifar10", "test", 40)):
+            with np.load(tmp_path / f"{name}.npz") as found:
+                there = {image.tobytes() for image in whole[part][0]}
+                assert len(found["images"]) == n
+                assert {image.tobytes() for image in found["images"]} <= there
+
+    def test_what_is_there_is_kept(self, copy, tmp_path):
+        data.make(tmp_path, {"train": 2, "cifar10": 1}, copy)
+        before = (tmp_path / "train.npz").read_bytes()
+        data.make(tmp_path, {"train": 9, "cifar10": 9}, tmp_path / "nowhere.npz")
+        assert (tmp_path / "train.npz").read_bytes() == before
+
+    def test_a_copy_of_something_else_is_refused(self, tmp_path):
+        (tmp_path / "a.npz").write_bytes(b"nothing")
+        np.savez(tmp_path / "b.npz", images=np.zeros(3))
+        for name in ("a.npz", "b.npz", "missing.npz"):
+            with pytest.raises(InputError, match=r"expected an \.npz with train_images"):
+                cifar10_file(tmp_path / name)
+
+
+def test_a_probe_is_the_command_a_user_would_type(tmp_path):
+    torch.manual_seed(0)
+    net = plain().eval()
+    torch.save(net.state_dict(), tmp_path / "w.pt")
+    (tmp_path / "net.py").write_bytes((RECIPE.parent / "net.py").read_bytes())
+    one = Trained(name="plain@1", spec="python:net.py:plain()", weights=tmp_path / "w.pt")
+    words = arguments(tmp_path, one, 500)
+    assert words[0] == "probe"
+    assert words[-4:] == ["--probe", "all", "--pairs", "500"]
+    model = resolve(words[1])
+    pixels = np.random.default_rng(0).random((3, 3, 32, 32), np.float32)
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (model.preprocessing.mean,
+                                                            model.preprocessing.std))  # fmt: skip
+    with torch.inference_mode():
+        wanted = net((torch.from_numpy(pixels) - mean) / std).numpy()
+    assert np.allclose(model.logits(pixels), wanted, atol=1e-5)
+
+
+def test_the_mean_over_corruptions_counts_an_image_once(tmp_path):
+    """Two corruptions with equal answers are no more certain than one."""
+    store = PredictionStore(tmp_path)
+    n, labels = 50, np.zeros(50, np.int64)
+    for setting in ("cifar10+a:3", "cifar10+b:3"):
+        store.add_test_set(
+            StoredTestSet(
+                setting=setting,
+                examples=tuple(map(str, range(n))),
+                labels=labels,
+                fingerprint="sha256:x",
+                label_policy="all",
+            )
+        )
+        store.write_part("m", setting, 0, part_from_top(np.arange(n) % 2))
+        store.write_cell("m", setting, {"status": "complete"})
+    (one,) = _means(store, ["m"], ["cifar10+a:3"])
+    (two,) = _means(store, ["m"], ["cifar10+a:3", "cifar10+b:3"])
+    assert one["value"] == two["value"] == 0.5
+    assert two["high"] - two["low"] == pytest.approx(one["high"] - one["low"])
+    assert one["high"] - 0.5 == pytest.approx(1.96 * np.sqrt(0.25 / 49), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_all_of_it_reduced_and_a_second_time(copy, tmp_path):
+    words = [sys.executable, "-m", "examples.cifar10", str(tmp_path), "--quick", "--data", copy]
+    first = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=1200)
+    assert first.returncode == 0, first.stderr[-2000:]
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert len(found["models"]) == 24
+    assert Counter(round(m["sparsity"], 2) for m in found["models"]) == dict.fromkeys(
+        (0.0, *SPARSITIES), 6
+    )
+    assert len(found["probes"]) == 24 * len(PROBED)
+    for row in found["probes"]:
+        assert row["low"] <= row["value"] <= row["high"]
+        assert row["n"] == 10
+    for rows in found["predictors"].values():
+        assert all(row["n"] for row in rows if row["r2"] is not None)
+    store = PredictionStore(tmp_path / "store")
+    assert verify(store) == []
+    for one in trained(tmp_path)[:3]:
+        network = {"plain": plain, "residual": residual}[one.name.partition("-")[0]]()
+        network.load_state_dict(torch.load(one.weights, weights_only=True))
+        info = (store.cell(one.name, "cifar10") or {})["info"]
+        if info.get("sparsity"):
+            check_sparsity(network, min(SPARSITIES, key=lambda s: abs(s - info["sparsity"])),
+                           "global")  # fmt: skip
+    tables = (tmp_path / "tables.md").read_bytes()
+    again = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert again.returncode == 0, again.stderr[-2000:]
+    assert "24 of them before" in again.stdout
+    assert (tmp_path / "tables.md").read_bytes() == tables
