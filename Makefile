@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test test-all lint docs bench clean
+.PHONY: setup demo study test test-all lint docs bench clean
 
 setup: $(STAMP)
 
@@ -15,7 +15,10 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	@$(BIN)/python -m examples.digits.demo
+	@$(BIN)/python -m examples.digits $(if $(DATA),--data $(DATA))
+
+study: setup
+	@$(BIN)/python -m examples.digits --size full $(if $(DATA),--data $(DATA))
 
 lint: setup
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from examples.digits.analysis import analyse
 from examples.digits.data import domains, find_usps
-from examples.digits.manifest import write_manifest
+from examples.digits.manifest import is_current, write_manifest
 from examples.digits.study import Study, interpolate, probe, soup, train, write_recipe
 from shiftbed.errors import InputError
 
@@ -58,7 +58,7 @@ def run(folder: Path, options: argparse.Namespace) -> None:
     for name, about in images.items():
         print(f"  {name:<15} {about['images']:>5} images, none of them in another file")
     study = Study(folder=folder, size=options.size, usps=usps is not None, workers=options.workers)
-    recipe = write_recipe(study)
+    write_recipe(study)
     _stage(2, "training", "every model of the recipe, evaluated as it is trained")
     train(study)
     _stage(3, "weights", "between a pre-trained network and what became of it; a soup")
@@ -67,8 +67,11 @@ def run(folder: Path, options: argparse.Namespace) -> None:
     _stage(4, "probes", "Fourier and pixel paths, Jacobians")
     probe(study)
     _stage(5, "analysis", "what each command says, and which findings hold")
-    analyse(study)
-    write_manifest(folder, recipe)
+    if is_current(folder):
+        print("  there already: nothing has changed since manifest.json was written")
+    else:
+        analyse(study)
+        write_manifest(folder)
     seconds = time.perf_counter() - start
     print(f"\n{seconds:.0f} s. Open {folder / 'report.html'} in a browser.")
 

@@ -10,19 +10,19 @@ from shiftbed.atomic import write_atomically
 __all__ = ["COMMANDS", "analyse"]
 
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "scores": ("score", "STORE", *("--metric top1 --metric nll --metric ece".split())),
+    "scores": ("score", "STORE", "--metric", "top1", "--metric", "nll", "--metric", "ece"),
     "disparity": ("score", "STORE", "--metric", "disparity", "--setting", "mnist"),
-    "fit-written": ("fit", "--testbed", "STORE", "--shift", "written"),
+    "fit-digits": ("fit", "--testbed", "STORE", "--shift", "digits"),
     "fit-rendered": ("fit", "--testbed", "STORE", "--shift", "rendered"),
     "fit-two": ("fit", "--testbed", "STORE", "--shift", "two-to-THIRD", "--choose-ids"),
     "one-or-two": (
         *("groups", "--testbed", "STORE", "--by", "training_data"),
         *("--id", "mnist", "--id", "digits", "--ood", "THIRD"),
     ),
-    "rank-written": ("rank", "--testbed", "STORE", "--shift", "written", "-n", "0"),
-    "groups": ("groups", "--testbed", "STORE", "--by", "kind", "--shift", "written"),
+    "rank-digits": ("rank", "--testbed", "STORE", "--shift", "digits", "-n", "0"),
+    "groups": ("groups", "--testbed", "STORE", "--by", "kind", "--shift", "digits"),
     "synthetic-natural": (
-        *("correlate", "--testbed", "STORE", "--natural", "written"),
+        *("correlate", "--testbed", "STORE", "--natural", "digits"),
         *("--models", "training_data=mnist"),
     ),
     "similarity": ("similarity", "STORE", "--setting", "digits"),
@@ -38,15 +38,15 @@ def analyse(study: Study) -> None:
     """Write tables/, findings.json, opening.txt and report.html."""
     tables = study.folder / "tables"
     tables.mkdir(exist_ok=True)
-    for name, words in COMMANDS.items():
-        given = [w.replace("STORE", study.store).replace("THIRD", study.third) for w in words]
+    for name, parts in COMMANDS.items():
+        given = [w.replace("STORE", study.store).replace("THIRD", study.third) for w in parts]
         command(*given, "--json", into=tables / f"{name}.json")
     found = findings(study)
     _write(study, "findings.json", json.dumps([asdict(one) for one in found], indent=1))
     words_of = opening(study, found)
     _write(study, "opening.txt", "\n\n".join(words_of) + "\n")
     print("\n" + "\n\n".join(words_of))
-    plots = (("written", "scatter"), ("written", "trajectories"))
+    plots = (("digits", "scatter"), ("digits", "trajectories"))
     for shift, chart in plots:
         picture = str(study.folder / f"{chart}.png")
         command("plot", "--testbed", study.store, "--shift", shift, "--chart", chart, "-o", picture)

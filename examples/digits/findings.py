@@ -37,6 +37,8 @@ class Finding:
     paper: str
     claim: str
     verdict: str
+    figure: str
+    """Its main number with the interval, in a few words."""
     seen: str
     numbers: dict[str, Number] = field(default_factory=dict)
 
@@ -58,14 +60,16 @@ def opening(study: Study, found: list[Finding]) -> list[str]:
     first = (
         f"Handwritten digits, {study.size} study: {runs} models ({len(bed.models)} with the steps "
         f"of fine-tuning) on {len(study.natural)} domains, {len(bed.settings)} settings in all. "
-        "Of the papers' findings "
+        "Of the papers' findings, with intervals at 95 %, "
     )
     parts = []
     for verdict in (HOLDS, NOT, UNKNOWN):
-        own = [f"{one.claim} ({one.paper})" for one in found if one.verdict == verdict]
+        own = [
+            f"{one.claim} ({one.paper}; {one.figure})" for one in found if one.verdict == verdict
+        ]
         if own:
-            word = {HOLDS: "hold", NOT: "do not hold", UNKNOWN: "cannot be told"}[verdict]
-            parts.append(f"{len(own)} {word}: {'; '.join(own)}")
+            many = {HOLDS: "hold", NOT: "do not hold"}.get(verdict, verdict)
+            parts.append(f"{len(own)} {verdict if len(own) == 1 else many}: {'; '.join(own)}")
     each = [f"{one.paper}: {one.claim} – {one.verdict}. {one.seen}" for one in found]
     return [first + ". ".join(parts) + ".", *each]
 
@@ -82,7 +86,7 @@ def _on(bed: Testbed, setting: str, rows: NDArray[np.int64]) -> Floats:
 
 def _lines(study: Study, bed: Testbed) -> Iterator[Finding]:
     """taori2020, Section 3.1: standard models lie on a line in logit space."""
-    for shift in ("written", *study.natural[2:]):
+    for shift in ("digits", *study.natural[2:]):
         rows = np.flatnonzero(bed.fit_set(shift))
         x, y = _on(bed, "mnist", rows), _on(bed, bed.shift(shift).target, rows)
         inside = np.isfinite(x) & np.isfinite(y)
@@ -92,6 +96,7 @@ def _lines(study: Study, bed: Testbed) -> Iterator[Finding]:
             paper="taori2020",
             claim=f"accuracy on {_spoken(shift)} is a line in MNIST accuracy",
             verdict=_verdict(found.low >= LINE_R2, found.high < LINE_R2),
+            figure=f"R² {found}",
             seen=f"R² {found} over {found.n} standard models; a line is said to hold from "
             f"{LINE_R2:g}.",
             numbers={"r2": found},
@@ -99,12 +104,14 @@ def _lines(study: Study, bed: Testbed) -> Iterator[Finding]:
 
 
 def _spoken(shift: str) -> str:
-    return {"written": "scikit-learn's digits", "rendered": "rendered digits", "usps": "USPS"}[shift]
+    return {"digits": "scikit-learn's digits", "rendered": "rendered digits", "usps": "USPS"}[
+        shift
+    ]
 
 
 def _interventions(study: Study, bed: Testbed) -> Iterator[Finding]:
     """taori2020, Section 4: interventions hardly help under natural shift."""
-    table = bed.effective_robustness("written").join(bed.models.select("model", "grid"), on="model")
+    table = bed.effective_robustness("digits").join(bed.models.select("model", "grid"), on="model")
     for grid, what in (("augmented", "augmentation"), ("pruned", "pruning")):
         own = table.filter(pl.col("grid") == grid)["effective"].drop_nulls().drop_nans().to_numpy()
         if len(own) < 2:
@@ -114,6 +121,7 @@ def _interventions(study: Study, bed: Testbed) -> Iterator[Finding]:
             paper="taori2020",
             claim=f"{what} brings no effective robustness under a natural shift",
             verdict=_verdict(rho.high < MARGIN and rho.low > -MARGIN, rho.low > 0),
+            figure=f"mean ρ {rho.points}",
             seen=f"Mean ρ on scikit-learn's digits {rho.points} over {rho.n} models; within "
             f"±{100 * MARGIN:g} points would be none.",
             numbers={"rho": rho},
@@ -131,7 +139,7 @@ def _synthetic(study: Study, bed: Testbed) -> Iterator[Finding]:
         except InputError:
             continue
         judged.append(bed.judge(line).effective)
-    natural = bed.judge(bed.fit("written", bootstrap=0)).effective
+    natural = bed.judge(bed.fit("digits", bootstrap=0)).effective
     mean = np.mean(judged, axis=0)
     inside = np.isfinite(mean) & np.isfinite(natural)
     r, low, high, n = pearson(mean[inside], natural[inside], 0.95)
@@ -140,6 +148,7 @@ def _synthetic(study: Study, bed: Testbed) -> Iterator[Finding]:
         paper="taori2020",
         claim="robustness to corruptions says little of robustness to a natural shift",
         verdict=_verdict(found.high < WEAK, found.low > WEAK),
+        figure=f"r {found}",
         seen=f"Pearson's r of mean ρ over {len(judged)} corruptions with ρ on scikit-learn's "
         f"digits: {found}, {n} models; below {WEAK:g} is little.",
         numbers={"r": found},
@@ -151,8 +160,8 @@ def _tuning(study: Study, bed: Testbed) -> Iterator[Finding]:
 
     At which step a run's ρ is compared with its end is chosen on the other runs.
     """
-    line = bed.fit("written", bootstrap=0)
-    table = bed.effective_robustness("written").join(
+    line = bed.fit("digits", bootstrap=0)
+    table = bed.effective_robustness("digits").join(
         bed.models.select("model", "run", "step", "grid", "stage"), on="model"
     )
     tuned = table.filter((pl.col("grid") == "fine-tuned") & (pl.col("stage") == 1))
@@ -181,6 +190,7 @@ def _tuning(study: Study, bed: Testbed) -> Iterator[Finding]:
             all(g.low > 0 for g in gained) and all(gap.low > 0 for gap in lost),
             all(gap.high <= 0 for gap in lost) or all(g.high <= 0 for g in gained),
         ),
+        figure="lost " + " and ".join(gap.points for gap in lost),
         seen=f"ρ of {len(runs)} runs from a network that knew rendered digits: {said}. Their "
         f"twins from nothing end at {rest.points} ({rest.n} runs).",
         numbers={f"lost {i}": gap for i, gap in enumerate(lost, 1)} | {"twins": rest},
@@ -206,6 +216,7 @@ def _two_sets(study: Study, bed: Testbed) -> Iterator[Finding]:
         paper="shi2023",
         claim="two ID sets place models trained on different data better than one",
         verdict=_verdict(found.low > 0, found.high < 0),
+        figure=f"adjusted R² gains {found}",
         seen=f"Adjusted R² on {_spoken(study.third)}: {single[0]:.2f} by MNIST alone, "
         f"{single[1]:.2f} by scikit-learn's digits alone, {adjusted_r2(x, y):.2f} by both; gain "
         f"over the better one {found}, {found.n} models. {groups}",
@@ -249,22 +260,24 @@ def _probes(study: Study, bed: Testbed) -> Iterator[Finding]:
         paper="fridovich2022",
         claim="a spectral probe tells accuracy under corruption better than ID accuracy",
         verdict=_verdict(gain.low > 0, gain.high < 0),
+        figure=f"R² gains {gain}",
         seen=f"R² for the mean over {len(settings)} corruptions: {r2(x, y):.2f} by ID accuracy, "
-        f"{value:.2f} by the best probe ({probes[name].removeprefix('mnist:')}); difference {gain}, "
-        f"{gain.n} models.",
+        f"{value:.2f} by the best probe ({probes[name].removeprefix('mnist:')}); difference "
+        f"{gain}, {gain.n} models.",
         numbers={"gain": gain},
     )
 
 
 def _predictors(study: Study, bed: Testbed) -> Iterator[Finding]:
     """wenzel2022, Section 4.2: accuracy is the best single ID predictor of OOD accuracy."""
-    rows = np.flatnonzero(bed.fit_set("written"))
+    rows = np.flatnonzero(bed.fit_set("digits"))
     names = [bed.model_names[i] for i in rows]
     table = score(PredictionStore(study.store), metrics=["nll", "ece"], settings=["mnist"])
     other = {}
     for metric in ("nll", "ece"):
-        own = dict(table.filter(pl.col("metric") == metric).select("model", "value").iter_rows())
-        other[metric] = -np.array([own.get(name, np.nan) for name in names])
+        some = table.filter(pl.col("metric") == metric).select("model", "value")
+        known = dict(some.iter_rows())
+        other[metric] = -np.array([known.get(name, np.nan) for name in names])
     clean, ood = bed.accuracy("mnist")[rows], bed.accuracy("digits")[rows]
     inside = np.isfinite(clean) & np.isfinite(ood)
     inside &= np.isfinite(other["nll"]) & np.isfinite(other["ece"])
@@ -283,6 +296,7 @@ def _predictors(study: Study, bed: Testbed) -> Iterator[Finding]:
         claim="accuracy tells the order of models under shift better than likelihood and "
         "calibration do",
         verdict=_verdict(found.low > 0, found.high < 0),
+        figure=f"rank correlation leads by {found}",
         seen=f"Spearman's ρ with accuracy on scikit-learn's digits: accuracy {own}, {rest_said}; "
         f"lead over the better of these {found}, {found.n} models.",
         numbers={"lead": found, "accuracy": own},
@@ -293,7 +307,7 @@ def _adversarial(study: Study, bed: Testbed) -> Iterator[Finding]:
     """wenzel2022, Section 4.3: adversarial and OOD robustness are different things."""
     attacked = [s.target for s in bed.shifts if s.kind == "adversarial"]
     mean = np.mean([bed.accuracy(s) for s in attacked], axis=0)
-    natural = bed.judge(bed.fit("written", bootstrap=0)).effective
+    natural = bed.judge(bed.fit("digits", bootstrap=0)).effective
     inside = np.isfinite(mean) & np.isfinite(natural)
     if inside.sum() < 5:
         return
@@ -305,6 +319,7 @@ def _adversarial(study: Study, bed: Testbed) -> Iterator[Finding]:
         claim="accuracy under attack says little of robustness to a natural shift",
         verdict=_verdict(found.high < WEAK and found.low > -WEAK, abs(found.value) > WEAK
                          and (found.low > WEAK or found.high < -WEAK)),
+        figure=f"rank correlation {found}",
         seen=f"Spearman's ρ of accuracy under PGD and APGD with effective robustness on "
         f"scikit-learn's digits: {found}, {found.n} models ({without} have no gradient or were "
         f"not attacked); within ±{WEAK:g} is little.",

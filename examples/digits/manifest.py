@@ -9,35 +9,61 @@ import json
 import platform
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from shiftbed import __version__
 from shiftbed.atomic import write_atomically
 from shiftbed.store import PredictionStore
+from shiftbed.testbed import testbed_from_store
 
-__all__ = ["write_manifest"]
+__all__ = ["is_current", "write_manifest"]
 
 PACKAGES = ("torch", "scikit-learn", "numpy", "scipy", "polars", "mlxtend", "matplotlib")
 
 
-def write_manifest(folder: Path, recipe: Path) -> Path:
-    """Write and return it."""
-    inputs = [recipe, folder / "nets.py", *sorted((folder / "data").glob("*/*.npz"))]
-    outputs = [folder / "findings.json", folder / "opening.txt"]
+def write_manifest(folder: Path) -> None:
+    """Write manifest.json into a study's folder."""
+    outputs = [folder / name for name in ("findings.json", "opening.txt")]
     outputs += sorted((folder / "tables").glob("*.json"))
-    found = {
+    whole = _measured(folder) | {"outputs": _hashes(folder, outputs)}
+    with write_atomically(folder / "manifest.json") as file:
+        file.write(json.dumps(whole, indent=1, ensure_ascii=False).encode())
+
+
+def is_current(folder: Path) -> bool:
+    """Whether the manifest is that of what is in the folder now: nothing is left to analyse."""
+    path = folder / "manifest.json"
+    if not path.is_file() or not (folder / "report.html").is_file():
+        return False
+    known = json.loads(path.read_text(encoding="utf-8"))
+    outputs = known.pop("outputs")
+    if not all((folder / name).is_file() for name in outputs):
+        return False
+    return bool(
+        known == _measured(folder) and outputs == _hashes(folder, [folder / n for n in outputs])
+    )
+
+
+def _measured(folder: Path) -> dict[str, Any]:
+    """Everything that the analysis goes out from."""
+    inputs = [folder / "recipe.toml", folder / "nets.py"]
+    inputs += sorted((folder / "data").glob("*/*.npz"))
+    bed = testbed_from_store(PredictionStore(folder / "store"))
+    table = bed.scores().drop("low", "high").write_csv()
+    return {
         "shiftbed": __version__,
         "python": platform.python_version(),
         "packages": {name: version(name) for name in PACKAGES},
-        "inputs": {str(path.relative_to(folder)): _hash(path.read_bytes()) for path in inputs},
-        "outputs": {str(path.relative_to(folder)): _hash(path.read_bytes()) for path in outputs},
+        "inputs": _hashes(folder, inputs),
         "predictions": _predictions(folder / "store"),
+        "scores": _hash(table.encode()),
     }
-    path = folder / "manifest.json"
-    with write_atomically(path) as file:
-        file.write(json.dumps(found, indent=1, ensure_ascii=False).encode())
-    return path
+
+
+def _hashes(folder: Path, files: list[Path]) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): _hash(path.read_bytes()) for path in files}
 
 
 def _predictions(path: Path) -> dict[str, str]:

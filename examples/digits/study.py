@@ -17,6 +17,7 @@ from shiftbed.atomic import write_atomically
 from shiftbed.cli.main import app
 from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore
+from shiftbed.store.probes import PROBES, probe_parts
 from shiftbed.train.checkpoint import RunFolder
 from shiftbed.train.recipe import Job, Recipe, read_recipe
 
@@ -81,7 +82,8 @@ def command(*arguments: str, into: Path | None = None) -> None:
     shown = " ".join(f"'{a}'" if "?" in a or " " in a else a for a in arguments)
     print(f"\n$ shiftbed {shown}" + (f" > {into}" if into else ""), flush=True)
     if into is None:
-        app(list(arguments), standalone_mode=False)
+        if app(list(arguments), standalone_mode=False):
+            raise InputError(f"shiftbed {arguments[0]} failed; see above")
         return
     printed = StringIO()
     with redirect_stdout(printed):
@@ -165,10 +167,14 @@ def _tuned(study: Study) -> tuple[Job, list[Job]]:
 
 def probe(study: Study) -> None:
     """Every probe of the last checkpoint of each model, several processes at once."""
-    jobs = study.jobs(*PROBED)
+    store = PredictionStore(study.store)
+    jobs = [job for job in study.jobs(*PROBED) if not _is_probed(study, store, job)]
+    if not jobs:
+        print("  there already")
+        return
     calls = [
         (f"run:{Path(study.recipe.runs) / job.id}", study.test_set("mnist"), study.store,
-         study.numbers["pairs"], job.grid == "classical")
+         study.numbers["pairs"], job.classical)
         for job in jobs
     ]  # fmt: skip
     shown = f"  {len(calls)} × shiftbed probe run:… mnist.npz --probe all --pairs"
@@ -180,6 +186,20 @@ def probe(study: Study) -> None:
     print()
 
 
+def _probes_of(classical: bool) -> list[str]:
+    return [name for name in PROBES if not (classical and name == "jacobian")]
+
+
+def _is_probed(study: Study, store: PredictionStore, job: Job) -> bool:
+    done = RunFolder(study.recipe.runs, job.id).read("done")
+    name = f"{job.run}@{done['stops'][-1]}"
+    pairs = study.numbers["pairs"]
+    return all(
+        sum(stop - start for start, stop in probe_parts(store, name, "mnist", probe)) >= pairs
+        for probe in _probes_of(job.classical)
+    )
+
+
 def _one_thread() -> None:
     import torch
 
@@ -188,9 +208,7 @@ def _one_thread() -> None:
 
 def _probed(call: tuple[str, str, str, int, bool]) -> str:
     model, test_set, store, pairs, classical = call
-    names = ["amplitude", "phase", "pixel_within", "pixel_between"]
-    names += [] if classical else ["jacobian"]
-    wanted = [part for name in names for part in ("--probe", name)]
+    wanted = [part for name in _probes_of(classical) for part in ("--probe", name)]
     printed = StringIO()
     with redirect_stdout(printed):
         app(

@@ -13,6 +13,7 @@ NAMES = {
     "pre-trained": "pre-trained",
     "new-head": "pre-trained, new head",
     "random": "random twin",
+    "shallow": "random, fewer blocks",
 }
 
 

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 with the ImageNet weights of its package, and a twin without them."""
+"""EfficientNet-Lite0 with the ImageNet weights of its package; twins without, whole or cut off."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-__all__ = ["pretrained", "random"]
+__all__ = ["first_3", "first_8", "pretrained", "random"]
 
 SIZE = 64
 """Pixels a side: less than the 224 of ImageNet; digits have 16."""
@@ -27,16 +27,42 @@ def pretrained() -> nn.Module:
 
 
 def random() -> nn.Module:
-    """Random weights under the caller's seed; batch statistics of training images beside this file.
+    """Random weights under the caller's seed, and batch statistics of training images.
 
     With statistics of 0 and 1 as they are drawn, 50 layers shrink every signal to 1e-8 and the
     features are the same for all images.
     """
-    net: nn.Module = _made()
+    return _calibrated(_made())
+
+
+def first_3() -> nn.Module:
+    """Random weights, only three of the 16 blocks, features of 4×4 places."""
+    return _calibrated(_first(3))
+
+
+def first_8() -> nn.Module:
+    """Random weights, half of the blocks."""
+    return _calibrated(_first(8))
+
+
+def _first(blocks: int) -> nn.Module:
+    whole = _made()
+    kept = list(whole._blocks)[:blocks]
+    channels = kept[-1]._bn2.num_features
+    made = nn.Sequential(
+        whole._conv_stem, whole._bn0, nn.ReLU6(), *kept,
+        nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * channels, 10),
+    )  # fmt: skip
+    made.preprocessing = whole.preprocessing
+    return made
+
+
+def _calibrated(net: nn.Module) -> nn.Module:
+    """With the statistics of one batch of training images, which lie beside this file."""
     norms = [layer for layer in net.modules() if isinstance(layer, nn.BatchNorm2d)]
     kept = [layer.momentum for layer in norms]
     for layer in norms:
-        layer.momentum = 1.0  # the statistics of this one batch
+        layer.momentum = 1.0
     net.train()
     with torch.inference_mode():
         net(_some_images())

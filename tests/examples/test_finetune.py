@@ -20,6 +20,7 @@ from shiftbed.train import read_recipe
 
 USPS = Path(__file__).parents[2] / "../shared/images/digits.npz"
 NEEDS_USPS = pytest.mark.skipif(not USPS.exists(), reason="skipped: USPS (shared images) is absent")
+TWINS = ("random", "shallow")
 PARTS = ("mnist_train", "mnist_test", "sklearn_train", "sklearn_test")
 
 
@@ -76,14 +77,14 @@ def test_recipes_expand(tmp_path):
     assert counted == {
         "trajectory": {"pre-trained": 10, "new-head": 10, "random": 15},
         "mixes": {"single": 32, "mixed": 14, "small-mixed": 14},
-        "imagenet": {"random": 9, "pre-trained": 5},
+        "imagenet": {"random": 9, "shallow": 12, "pre-trained": 5},
     }
     every = [job for some in found.values() for job in some]
     assert len({job.id for job in every}) == len(every)
     fitted = {
         job.grid for job in found["trajectory"] + found["imagenet"] if job.in_fit_set == "all"
     }
-    assert fitted == {"random"}
+    assert fitted == {"random", "shallow"}
 
 
 def test_a_smaller_recipe_has_fewer_runs_and_steps(tmp_path):
@@ -197,7 +198,7 @@ def test_every_checkpoint_of_a_trajectory_is_in_the_store(reduced, name):
         checkpoints = job.arguments["checkpoints"]
         if "steps" in job.arguments:
             assert found[job.run]["step"] == sorted({*checkpoints["at"], checkpoints["every"]})
-        assert found[job.run]["in_fit_set"] == (job.grid == "random")
+        assert found[job.run]["in_fit_set"] == (job.grid in TWINS)
     assert np.isfinite(bed.value).all()
     assert (reduced / f"{name}.html").stat().st_size > 100_000
 
@@ -208,7 +209,7 @@ def test_every_checkpoint_of_a_trajectory_is_in_the_store(reduced, name):
 def test_trajectories_have_intervals_and_twins_are_judged_by_others(reduced, name):
     bed = open_testbed(str(reduced / name / "store"))
     line = bed.fit("digits-to-usps", bootstrap=0, on_boundary="clip")
-    twins = bed.models.filter(pl.col("grid") == "random")
+    twins = bed.models.filter(pl.col("grid").is_in(TWINS))
     assert set(line.models) == set(twins["model"])
     found = along.judged(bed, "digits-to-usps")
     assert set(found["training_data"]) == {"digits"}
@@ -219,7 +220,7 @@ def test_trajectories_have_intervals_and_twins_are_judged_by_others(reduced, nam
     assert np.isfinite(found.select("effective", "low", "high").to_numpy()).all()
     assert (found["low"] < found["high"]).all()
     steps = along.by_step(found)
-    assert set(steps["runs"]) == {2}
+    assert set(steps["runs"]) <= {2, 4}
     assert ((steps["low"] < steps["effective"]) & (steps["effective"] < steps["high"])).all()
     ends = along.gained_and_lost(bed, "digits-to-usps", found)
     assert len(ends) == outside["run"].n_unique()
@@ -251,5 +252,5 @@ def test_the_features_of_the_random_twin_tell_images_apart(reduced):
     varied = [np.load(path, allow_pickle=False).std(axis=0).mean() for path in files]
     assert min(varied) > 1e-3
     store = open_testbed(str(reduced / "imagenet" / "store"))
-    assert set(store.models["architecture"]) == {"random", "pretrained"}
+    assert set(store.models["architecture"]) == {"random", "first_3", "first_8", "pretrained"}
     assert set(store.models["tune"]) == {"head"}

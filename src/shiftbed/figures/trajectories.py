@@ -23,7 +23,8 @@ def trajectories(
 ) -> Curves:
     """ρ over ID accuracy along the steps of each run, and the mean over several runs of one kind.
 
-    Needs the columns ``run`` (or ``by``) and ``step`` of models. Further options go to
+    Needs the columns ``run`` (or ``by``) and ``step`` of models; a run of one step is no
+    trajectory. Further options go to
     ``Testbed.fit``; the line goes through the fit set, as always.
     """
     for column in (by, "step"):
@@ -33,8 +34,9 @@ def trajectories(
     steps = testbed.models.select("model", by, "step").drop_nulls()
     table = found.join(steps, on="model").sort(by, "step")
     table = table.filter(pl.col("effective").is_finite() & pl.col("source").is_finite())
+    table = table.filter(pl.len().over(by) > 1)
     if not len(table):
-        raise InputError(f"{testbed.name} has no model with both {by!r} and 'step'")
+        raise InputError(f"{testbed.name} has no {by} with two or more steps: nothing to draw")
     runs = list(table.group_by([by], maintain_order=True))
     curves = [_run(str(name), rows) for (name,), rows in runs[:MOST]]
     notes = [f"{len(runs) - MOST} more runs are in the mean only."] if len(runs) > MOST else []
