@@ -13,9 +13,9 @@ order; a ratio is the median over rounds with a bootstrap interval.
 - ``early_stop``: the whole attack over one that drops what is fooled, at equal robust accuracy.
 
 A small convolutional network at 32 px, batch 64 (16 with ``--quick``); in the full run also
-ResNet-18 at 224 px, batch 8, in both memory layouts (the packages take plain batches, so they are
-compared in that). Weights are random: speed does not depend on them. ``--quick`` does the small
-network, ℓ∞ only.
+ResNet-18 at 224 px: batch 64, PGD-100 from runs of 2 and 12 steps, and batch 8, in both memory
+layouts (the packages take plain batches, so they are compared in that). Weights are random: speed
+does not depend on them. ``--quick`` does the small network, ℓ∞ only.
 """
 
 import time
@@ -36,6 +36,7 @@ from shiftbed.evaluate.preprocessing import Preprocessing
 
 Work = dict[str, Callable[[], Any]]
 EPS = {"linf": 2 / 255, "l2": 0.5}
+SHORT, LONG = 2, 12
 
 
 def small_network() -> nn.Module:
@@ -177,6 +178,32 @@ def compare(name: str, count: int, norm: str, steps: int, rounds: int) -> dict[s
     return result | {f"apgd_{peer}": ratio(times, mine) for peer, times in seconds.items()}
 
 
+def hundred(name: str, count: int, norm: str, rounds: int) -> dict[str, Any]:
+    """PGD-100 where a hundred steps take minutes: from runs of ``SHORT`` and ``LONG`` steps.
+
+    Time is fixed + steps × each; both come from the two runs of a round, and the ratio of a round
+    is that of the times for a hundred steps.
+    """
+    model = network(name, channels_last=False)
+    x, y = batch(model, count)
+    work: Work = {}
+    for steps in (SHORT, LONG):
+        pgd = PGD(norm=norm, eps=EPS[norm], steps=steps)
+        some = {"ours": ours(pgd, model, x, y), "bare": bare(model, x, y, steps)}
+        some |= pgd_peers(pgd, model, x, y)
+        work |= {f"{peer} {steps}": call for peer, call in some.items()}
+    work[f"bare {SHORT}"]()
+    seconds = timed(work, rounds)
+    whole = {}
+    for peer in ("ours", "bare", "foolbox", "torchattacks", "art"):
+        short, long = seconds[f"{peer} {SHORT}"], seconds[f"{peer} {LONG}"]
+        each = (long - short) / (LONG - SHORT)
+        whole[peer] = short + (100 - SHORT) * each
+    mine = whole.pop("ours")
+    found = {"cost": ratio(mine, whole.pop("bare"))}
+    return found | {f"pgd_{peer}": ratio(times, mine) for peer, times in whole.items()}
+
+
 def layouts(name: str, count: int, steps: int, rounds: int) -> dict[str, Any]:
     """PGD over bare passes with batches laid out as convolutions prefer."""
     model = network(name, channels_last=True)
@@ -217,6 +244,7 @@ def main() -> None:
             result[f"small_{norm}"] = compare("small", 64, norm, 100, 10)
         result["small_channels_last_cost"] = layouts("small", 64, 100, 10)
         result["small_early_stop"] = early("small", 64, 100, 10)
+        result["resnet18_linf_batch_64"] = hundred("resnet18", 64, "linf", 3)
         warm("resnet18", 8)
         for norm in EPS:
             result[f"resnet18_{norm}"] = compare("resnet18", 8, norm, 20, 4)

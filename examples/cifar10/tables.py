@@ -85,7 +85,7 @@ def markdown(found: dict[str, Any]) -> str:
     ]  # fmt: skip
     for by, rows in found["predictors"].items():
         over = "all models in one fit" if by == "all" else f"averaged over {by}"
-        parts += [f"## Predictors: {over}", matrix(rows), "", long(rows)]
+        parts += [f"## Predictors: {over}", matrix(rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -145,7 +145,10 @@ def robustness(found: dict[str, Any]) -> str:
 
 
 def matrix(rows: Sequence[Row]) -> str:
-    """R² by shift and metric, n beside them; a minus before it where the slope is negative."""
+    """R² by shift and metric with its interval, n beside them; best bold, second best in italics.
+
+    An arrow says which way the (averaged) slope goes.
+    """
     average = {(r["ood"], r["metric"]): r for r in rows if r["group"] == AVERAGE}
     shifts = list(dict.fromkeys(ood for ood, _ in average))
     head = ["shift", "n", *(_metric(m) for m in METRICS)]
@@ -159,18 +162,10 @@ def _r2(row: Row) -> str:
     if row["r2"] is None:
         return row["note"] or "–"
     text = f"{'↓' if (row['slope'] or 0) < 0 else '↑'}{row['r2']:.2f}"
-    return {1: f"**{text}**", 2: f"*{text}*"}.get(row["rank"] or 0, text)
-
-
-def long(rows: Iterable[Row]) -> str:
-    """Slope and R² with intervals, group by group."""
-    head = ["shift", "metric", "group", "slope", "R²", "n"]
-    return _table(head, [
-        [_short(r["ood"]), _metric(r["metric"]), r["group"],
-         _three(r["slope"], r["slope_low"], r["slope_high"]),
-         _three(r["r2"], r["r2_low"], r["r2_high"]), str(r["n"])]
-        for r in rows
-    ])  # fmt: skip
+    text = {1: f"**{text}**", 2: f"*{text}*"}.get(row["rank"] or 0, text)
+    if row["r2_low"] is None:
+        return text
+    return f"{text} ({row['r2_low']:.2f} … {row['r2_high']:.2f})"
 
 
 def _label(model: Row) -> list[str]:

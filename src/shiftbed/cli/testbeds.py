@@ -101,7 +101,10 @@ def show(
         table("Models", ["model", "kind", "in fit set", first], models_, left=3)
     fit = int(found.models["in_fit_set"].sum())
     print(f"{len(found.models)} models, {fit} of them in the fit set of its {found.line}.")
-    print(f"Source: {found.source} ({found.licence}).\nCite: {found.citation}")
+    if found.source:
+        print(f"Source: {found.source} ({found.licence}).")
+    if found.citation:
+        print(f"Cite: {found.citation}")
 
 
 def _settings(testbed: "Testbed") -> list[str]:

@@ -211,13 +211,16 @@ def spelled_out(texts: Iterable[str]) -> list[str]:
     ['fog:2', 'fog:3', 'fog:4', 'snow:1', 'snow:5']
     >>> len(spelled_out(["all"])), spelled_out(["greyscale", "all:1"])[:2]
     (96, ['greyscale:1', 'gaussian_noise:1'])
+    >>> spelled_out(["python:mine:stripes:1,2"])
+    ['python:mine:stripes:1', 'python:mine:stripes:2']
     """
     from shiftbed.evaluate.corruptions import NAMES, severities
 
     found: list[str] = []
     for text in texts:
-        if text.startswith("python:"):
-            found.append(text)
+        if text.startswith("python:"):  # python:module:function:1-5
+            function, _, levels = text.rpartition(":")
+            found += [f"{function}:{level}" for level in _levels(levels, text)]
             continue
         name, colon, levels = text.partition(":")
         if name != EVERY and name not in NAMES:
