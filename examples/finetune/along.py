@@ -107,15 +107,9 @@ def gained_and_lost(bed: Testbed, shift: str, found: pl.DataFrame) -> pl.DataFra
 
 def _change(bed: Testbed, line: Baseline, name: str, a: str, b: str) -> dict[str, Any]:
     """ρ(a) − ρ(b), where it can be had with its interval; ``why`` it cannot."""
-    at = [bed.setting_index(s) for s in (*line.id_settings, line.ood_setting)]
-    pair = bed.value[np.ix_([bed.model_index(a), bed.model_index(b)], at)]
-    if a == b or (pair <= 0).any() or (pair >= 1).any():
-        rho = bed.judge(line).effective
-        change = float(rho[bed.model_index(a)] - rho[bed.model_index(b)])
-        why = "same step" if a == b else "an accuracy is 0 or 1"
-        return {name: change, f"{name}_low": None, f"{name}_high": None, f"{name}_why": why}
-    with np.errstate(divide="ignore", invalid="ignore"):  # of other models on 0 or 1
-        found = bed.difference(line, a, b)
+    if a == b:
+        return {name: 0.0, f"{name}_low": None, f"{name}_high": None, f"{name}_why": "same step"}
+    found = bed.difference(line, a, b)
     ends = {f"{name}_low": found.low, f"{name}_high": found.high, f"{name}_why": None}
     return {name: found.effective} | ends
 

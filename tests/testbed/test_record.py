@@ -236,6 +236,24 @@ class TestPairedIntervals:
         assert gap.high - gap.low < alone.high - alone.low
         assert gap.effective == pytest.approx(alone.effective)
 
+    def test_a_model_that_is_always_right(self):
+        """(k + ½)/(n + 1) stands in for 1, for the pair and for all others in the bed."""
+        bed = paired_testbed()
+        right = bed.results["ood"].right.copy()
+        right[19] = True
+        value = bed.value.copy()
+        value[19, 1] = 1.0
+        fit_set = bed.models.with_columns(in_fit_set=pl.Series([i != 19 for i in range(20)]))
+        results = bed.results | {"ood": replace(bed.results["ood"], right=right)}
+        edge = replace(bed, models=fit_set, value=value, results=results)
+        line = edge.fit("s", bootstrap=0)
+        gap = edge.difference(line, "m3", "m4")
+        assert gap.low < gap.effective < gap.high
+        top = edge.difference(line, "m19", "m4")
+        assert 0 < top.low < top.effective < top.high
+        itself = edge.difference(line, "m3", "m3")
+        assert (itself.effective, itself.low, itself.high, itself.p_value) == (0, 0, 0, 1)
+
 
 def test_some_models_only(imagenet):
     lp = imagenet.where("kind=lp-adversarial")

@@ -71,13 +71,18 @@ def difference(
         image += float(binomial_variance(y, n_ood).sum())
     spread = float(np.sqrt(fit + image))
     dof = min(line.dof for line in lines) * min((fit + image) / max(fit, 1e-300), 1e6) ** 2
-    half = float(stdtrit(dof, 0.5 + level / 2)) * spread
+    half = float(stdtrit(dof, 0.5 + level / 2)) * spread if spread > 0 else 0.0
     known = bool((n_id > 0).all() and (n_ood > 0).all())
     delta = float(rho[0] - rho[1])
     return Difference(
         effective=delta,
         low=delta - half if known else float("nan"),
         high=delta + half if known else float("nan"),
-        p_value=float(two_sided_p(delta / spread, dof)) if known else float("nan"),
+        p_value=_p_value(delta, spread, dof) if known else float("nan"),
         paired=noise is not None,
     )
+
+
+def _p_value(delta: float, spread: float, dof: float) -> float:
+    """1 for a model and itself, measured on the same images: nothing differs."""
+    return float(two_sided_p(delta / spread, dof)) if spread > 0 else 1.0

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary, fit_baseline
 from shiftbed.analysis.difference import Difference, difference
-from shiftbed.analysis.intervals import check_fractions, clopper_pearson
+from shiftbed.analysis.intervals import check_fractions, clopper_pearson, off_boundary
 from shiftbed.analysis.noise import image_covariance, joint_noise
 from shiftbed.analysis.robustness import Robustness, effective_robustness, find_fitted
 from shiftbed.errors import InputError, unknown
@@ -273,8 +273,8 @@ class Testbed:
             noise = joint_noise(
                 line,
                 baseline.scale,
-                x[rows],
-                y[rows],
+                off_boundary(x[rows], self.n[rows][:, columns[:-1]]),
+                off_boundary(y[rows], self.n[rows, columns[-1]]),
                 np.searchsorted(rows, pair),
                 find_fitted(line, position[rows]),
                 covariance,
