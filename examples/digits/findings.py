@@ -104,9 +104,7 @@ def _lines(study: Study, bed: Testbed) -> Iterator[Finding]:
 
 
 def _spoken(shift: str) -> str:
-    return {"digits": "scikit-learn's digits", "rendered": "rendered digits", "usps": "USPS"}[
-        shift
-    ]
+    return {"digits": "scikit-learn's digits", "rendered": "rendered digits", "usps": "USPS"}[shift]
 
 
 def _interventions(study: Study, bed: Testbed) -> Iterator[Finding]:

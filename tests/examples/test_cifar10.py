@@ -1,8 +1,11 @@
 """The CIFAR-10 study: its 24 models, its data, its tables, and (slow) all of it, reduced."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -20,7 +23,6 @@ from shiftbed.errors import InputError
 from shiftbed.evaluate.models import resolve
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top, verify
 from shiftbed.train import read_recipe
-from shiftbed.train.prune import check_sparsity
 from shiftbed.train.sweep import sweep
 
 ROOT = Path(__file__).parents[2]
@@ -88,18 +90,19 @@ def test_pruned_runs_have_exactly_their_share_of_zeros(copy, tmp_path):
     text = text.replace('attacks = ["pgd-linf:1/255"]\nattack_options = {steps = 10}\n', "")
     recipe.write_text(text.replace('"python:net.py:residual()", ', ""))
     assert sweep(read_recipe(recipe), grids=["noise"]).failed == {}
-    states = [torch.load(one.weights, weights_only=True) for one in trained(tmp_path)]
     shares = []
-    for state in states:
-        weights = torch.cat([v.flatten() for n, v in state.items() if _prunable(n, v)])
-        zeros, total = int((weights == 0).sum()), len(weights)
+    for one in trained(tmp_path):
+        zeros, total = zeros_of(one)
         shares.append(zeros / total)
         assert zeros in [round(s * total) for s in (0.0, *SPARSITIES)]
     assert sorted(round(share, 2) for share in shares) == [0.0, *SPARSITIES]
 
 
-def _prunable(name: str, tensor: torch.Tensor) -> bool:
-    return name.endswith("weight") and tensor.ndim > 1
+def zeros_of(one: Trained) -> tuple[int, int]:
+    """Zeros among the weights of convolutions and the linear layer, and how many there are."""
+    state = torch.load(one.weights, weights_only=True)
+    weights = [v.flatten() for name, v in state.items() if name.endswith("weight") and v.ndim > 1]
+    return int((torch.cat(weights) == 0).sum()), sum(map(len, weights))
 
 
 def test_both_nets_are_about_as_large():
@@ -180,33 +183,60 @@ def test_the_mean_over_corruptions_counts_an_image_once(tmp_path):
     assert one["high"] - 0.5 == pytest.approx(1.96 * np.sqrt(0.25 / 49), rel=1e-3)
 
 
+@pytest.fixture(scope="module")
+def whole(copy, tmp_path_factory):
+    """The study at its quick size, run once to its end."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert "24 runs finished, 0 of them before" in quick(folder, copy)
+    return folder
+
+
+def words(folder, copy):
+    return [sys.executable, "-m", "examples.cifar10", str(folder), "--quick", "--data", str(copy)]
+
+
+def quick(folder, copy):
+    done = subprocess.run(
+        words(folder, copy), cwd=ROOT, capture_output=True, text=True, timeout=1200
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
 @pytest.mark.slow
-def test_all_of_it_reduced_and_a_second_time(copy, tmp_path):
-    words = [sys.executable, "-m", "examples.cifar10", str(tmp_path), "--quick", "--data", copy]
-    first = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=1200)
-    assert first.returncode == 0, first.stderr[-2000:]
-    found = json.loads((tmp_path / "results.json").read_text())
-    assert len(found["models"]) == 24
+def test_every_model_has_its_sparsity_and_every_probe_its_interval(whole):
+    found = json.loads((whole / "results.json").read_text())
     assert Counter(round(m["sparsity"], 2) for m in found["models"]) == dict.fromkeys(
         (0.0, *SPARSITIES), 6
     )
+    models = trained(whole)
+    assert len(models) == 24
+    for one in models:
+        zeros, total = zeros_of(one)
+        assert zeros in [round(s * total) for s in (0.0, *SPARSITIES)]
     assert len(found["probes"]) == 24 * len(PROBED)
     for row in found["probes"]:
         assert row["low"] <= row["value"] <= row["high"]
         assert row["n"] == 10
     for rows in found["predictors"].values():
         assert all(row["n"] for row in rows if row["r2"] is not None)
-    store = PredictionStore(tmp_path / "store")
-    assert verify(store) == []
-    for one in trained(tmp_path)[:3]:
-        network = {"plain": plain, "residual": residual}[one.name.partition("-")[0]]()
-        network.load_state_dict(torch.load(one.weights, weights_only=True))
-        info = (store.cell(one.name, "cifar10") or {})["info"]
-        if info.get("sparsity"):
-            check_sparsity(network, min(SPARSITIES, key=lambda s: abs(s - info["sparsity"])),
-                           "global")  # fmt: skip
-    tables = (tmp_path / "tables.md").read_bytes()
-    again = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert again.returncode == 0, again.stderr[-2000:]
-    assert "24 of them before" in again.stdout
-    assert (tmp_path / "tables.md").read_bytes() == tables
+    assert verify(PredictionStore(whole / "store")) == []
+
+
+@pytest.mark.slow
+def test_a_study_killed_twice_ends_with_the_same_tables(whole, copy, tmp_path):
+    for count, folder in ((100, "cells"), (30, "probes")):
+        start = subprocess.Popen(
+            words(tmp_path, copy),
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        while len(list((tmp_path / "store" / folder).rglob("*.json"))) < count:
+            assert start.poll() is None
+            time.sleep(0.2)
+        os.killpg(start.pid, signal.SIGKILL)
+        start.wait()
+    assert "24 of them before" in quick(tmp_path, copy)
+    assert (tmp_path / "tables.md").read_bytes() == (whole / "tables.md").read_bytes()

