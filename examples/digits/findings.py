@@ -154,7 +154,7 @@ def _synthetic(study: Study, bed: Testbed) -> Iterator[Finding]:
 
 
 def _tuning(study: Study, bed: Testbed) -> Iterator[Finding]:
-    """andreassen2021, Section 3: ρ appears during fine-tuning, and vanishes at its end.
+    """andreassen2021, Section 3: ρ of pre-trained models, and that it vanishes at convergence.
 
     At which step a run's ρ is compared with its end is chosen on the other runs.
     """
@@ -164,26 +164,28 @@ def _tuning(study: Study, bed: Testbed) -> Iterator[Finding]:
     )
     tuned = table.filter((pl.col("grid") == "fine-tuned") & (pl.col("stage") == 1))
     runs = sorted(tuned["run"].unique().to_list())
-    gained, lost = [], []
+    gained, lost, steps = [], [], []
     for run in runs:
         own = tuned.filter(pl.col("run") == run).sort("step")
         others = tuned.filter(pl.col("run") != run) if len(runs) > 1 else own
-        steps = others.group_by("step").agg(pl.col("effective").mean()).drop_nulls()
-        at = int(steps.sort("effective")["step"][-1])
-        peak = own.filter(pl.col("step") == at).row(0, named=True)
+        means = others.group_by("step").agg(pl.col("effective").mean()).drop_nulls()
+        steps.append(int(means.sort("effective", "step")["step"][-1]))
+        peak = own.filter(pl.col("step") == steps[-1]).row(0, named=True)
         end = own.row(-1, named=True)
-        gained.append(Number(value=peak["effective"], low=peak["low"], high=peak["high"], n=1))
         gap = bed.difference(line, peak["model"], end["model"])
+        gained.append(Number(value=peak["effective"], low=peak["low"], high=peak["high"], n=1))
         lost.append(Number(value=gap.effective, low=gap.low, high=gap.high, n=1))
     twins = table.filter(pl.col("grid") == "twins").sort("step").group_by("run").last()
     rest = mean_of(twins["effective"].to_numpy())
     said = "; ".join(
-        f"{g.points} in the middle, {gap.points} lost by the end"
-        for g, gap in zip(gained, lost, strict=True)
+        f"{g.points} after {step} steps, {gap.points} of it lost by the end"
+        for g, gap, step in zip(gained, lost, steps, strict=True)
     )
+    if max(steps) == 0:
+        said += ". It is largest before the first step and does not rise: the classes were known"
     yield Finding(
         paper="andreassen2021",
-        claim="effective robustness appears during fine-tuning and is lost towards its end",
+        claim="the effective robustness of a pre-trained model is lost in fine-tuning",
         verdict=_verdict(
             all(g.low > 0 for g in gained) and all(gap.low > 0 for gap in lost),
             all(gap.high <= 0 for gap in lost) or all(g.high <= 0 for g in gained),
