@@ -125,11 +125,12 @@ def run_command(command: str, folder: Path) -> "subprocess.CompletedProcess[str]
             "FORCE_COLOR": "1",  # a terminal …
             "TERM": "dumb",  # … without colours
             "HF_HUB_OFFLINE": "1",
+            "PYTHONPATH": str(Path(__file__).parents[1]),  # for examples, as in a checkout
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
 
 

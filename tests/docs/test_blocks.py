@@ -17,6 +17,7 @@ SLOW = (
     "howto/test-set.md",
     "howto/timm.md",
     "howto/train.md",
+    "tutorial.md",
 )
 """Pages that load torch in several commands; they take ten seconds and more."""
 
