@@ -306,7 +306,13 @@ def score(
     found = scores_of(
         opened, metrics=metric or ["top1"], models=model, settings=setting, level=level
     )
-    failed = [r for r in opened.cells() if r.get("status") == "failed"]
+    failed = [
+        r
+        for r in opened.cells()
+        if r.get("status") == "failed"
+        and (model is None or r["model"] in model)
+        and (setting is None or r["setting"] in setting)
+    ]
     if json:
         as_json(
             {
@@ -319,8 +325,16 @@ def score(
         )
         return
     _show_scores(str(store), found, level)
+    cannot = [r for r in failed if str(r.get("error", "")).startswith("not applicable")]
     for record in failed:
-        print(f"failed: {record['model']} on {record['setting']}: {record.get('error')}")
+        if record not in cannot:
+            print(f"failed: {record['model']} on {record['setting']}: {record.get('error')}")
+    if cannot:
+        models, settings = ({r[key] for r in cannot} for key in ("model", "setting"))
+        print(
+            f"not applicable: {len(settings)} settings to {len(models)} models, such as "
+            f"{cannot[0]['model']} on {cannot[0]['setting']}; --json has the reasons"
+        )
 
 
 def _options(

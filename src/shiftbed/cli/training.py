@@ -108,11 +108,10 @@ def _dry_run(recipe: "Recipe", grids: list[str], json: bool) -> None:
         notes.append(f"With the extra grids ({', '.join(extra)}): {counts['all_grids']:,}.")
     table(
         f"{recipe.name}: {_counted(counts)} ({sizes})",
-        ["id", "model", "training data", "size", "tune", "start", "augmentation", "grid"],
+        ["run", "training data", "size", "tune", "start", "augmentation", "grid"],
         [
             (
-                job.id,
-                job.arguments["model"],
+                job.run,
                 job.training_data,
                 job.data_size,
                 job.arguments.get("tune", "–"),
@@ -122,7 +121,7 @@ def _dry_run(recipe: "Recipe", grids: list[str], json: bool) -> None:
             )
             for job in jobs[:_SHOWN]
         ],
-        left=8,
+        left=7,
         notes=notes,
     )
 
