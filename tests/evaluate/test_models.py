@@ -87,6 +87,7 @@ def test_options_that_are_unknown():
         resolve("timm:resnet10t?pretrained=false&size=32", device="abacus")
     assert set(PREFIXES) == {
         "timm", "torchvision", "open_clip", "hf", "onnx", "torch", "sklearn", "python", "nets",
+        "run",
     }  # fmt: skip
 
 

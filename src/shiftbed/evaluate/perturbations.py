@@ -220,7 +220,7 @@ def spelled_out(texts: Iterable[str]) -> list[str]:
     for text in texts:
         if text.startswith("python:"):  # python:module:function:1-5
             function, _, levels = text.rpartition(":")
-            found += [f"{function}:{level}" for level in _levels(levels, text)]
+            found += [f"{function}:{level}" for level in _levels(levels, text, most=None)]
             continue
         name, colon, levels = text.partition(":")
         if name != EVERY and name not in NAMES:
@@ -233,14 +233,14 @@ def spelled_out(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _levels(text: str, of: str) -> list[int]:
-    """``3``, ``1-5`` or ``1,3``."""
+def _levels(text: str, of: str, most: int | None = SEVERITIES[-1]) -> list[int]:
+    """``3``, ``1-5`` or ``1,3``; a function of yours may have any severity."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
         low, high = _severity(first, of), _severity(last if dash else first, of)
-        if not 1 <= low <= high <= SEVERITIES[-1]:
-            raise InputError(f"{of!r}: severities go from 1 to {SEVERITIES[-1]}")
+        if not low <= high or (most is not None and not 1 <= low <= high <= most):
+            raise InputError(f"{of!r}: severities go from 1 to {most or 'any number, upwards'}")
         found += range(low, high + 1)
     return found
 
