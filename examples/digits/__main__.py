@@ -25,7 +25,7 @@ from examples.digits.study import Study, interpolate, probe, soup, train, write_
 from shiftbed.errors import InputError
 
 FOLDERS = {"quick": "demo/digits", "full": "demo/digits-full", "tiny": "demo/digits-tiny"}
-MINUTES = {"quick": 4, "full": 15, "tiny": 1}
+MINUTES = {"quick": 2, "full": 15, "tiny": 1}
 """On two cores, about."""
 
 
