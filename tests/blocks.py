@@ -169,9 +169,7 @@ def _run_console(block: Block, folder: Path) -> list[Shown]:
     """Commands go on over lines that end with a backslash."""
     assert block.code.startswith("$ "), f"a console block must start with $:\n{block.code}"
     done = []
-    for found in re.finditer(
-        r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", block.code, re.M
-    ):
+    for found in COMMAND.finditer(block.code):
         ran = run_command(found[1], folder)
         start = block.start + found.start(2)
         done.append(_shown(found[1], found[2], ran.stdout, ran.returncode, start))

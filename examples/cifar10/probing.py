@@ -20,8 +20,6 @@ class Trained:
 
     name: str
     """RUN@STEP."""
-    spec: str
-    """The recipe's line for its network."""
     weights: Path
 
 
@@ -31,7 +29,6 @@ def trained(folder: Path) -> list[Trained]:
     return [
         Trained(
             name=str(cell["model"]),
-            spec=str(cell["spec"]),
             weights=_weights(folder, str(cell["identity"]), int(cell["info"]["step"])),
         )
         for cell in cells
@@ -46,18 +43,12 @@ def _weights(folder: Path, identity: str, step: int) -> Path:
 def arguments(folder: Path, model: Trained, pairs: int) -> list[str]:
     """What a user would type behind ``shiftbed``, from the folder where the project lies.
 
-    >>> one = Trained(name="a@1", spec="nets:resnet8", weights=Path("runs/a/step-1.pt"))
-    >>> arguments(Path("demo"), one, 500)[:5]
-    ['probe', 'nets:resnet8', 'demo/cifar10.npz', '--weights', 'runs/a/step-1.pt']
+    >>> one = Trained(name="a-1b@9", weights=Path("demo/runs/1b/step-9.pt"))
+    >>> arguments(Path("demo"), one, 500)[:3]
+    ['probe', 'run:demo/runs/1b', 'demo/cifar10.npz']
     """
-    prefix, _, rest = model.spec.partition(":")
-    if prefix == "python":
-        factory = f"{folder / rest.removesuffix('()')}"
-        line, more = f"torch:{model.weights}?arch=python:{factory}", []
-    else:
-        line, more = model.spec, ["--weights", str(model.weights)]
-    known = ["--name", model.name, "--store", str(folder / "store")]
-    return ["probe", line, str(folder / "cifar10.npz"), *more, *known,
+    line, test_set = f"run:{model.weights.parent}", str(folder / "cifar10.npz")
+    return ["probe", line, test_set, "--store", str(folder / "store"),
             "--probe", "all", "--pairs", str(pairs)]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from examples.digits.fonts import TEST_FACES, TRAIN_FACES, rendered
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
 
-__all__ = ["SIZE", "Images", "domains", "find_usps", "make", "mnist", "sklearn_digits"]
+__all__ = ["SIZE", "Images", "domains", "find_usps", "make", "mnist", "shrunk", "sklearn_digits"]
 
 Images = tuple[NDArray[np.uint8], NDArray[np.int64]]
 SIZE = 16
@@ -59,7 +59,7 @@ def domains(folder: Path, usps: Path | None = None, seed: int = 0) -> dict[str, 
     for part in ("test", "train"):  # test sets keep theirs
         for name in names:
             images, labels = parts[name, part]
-            small = np.stack([_shrunk(one) for one in images])
+            small = np.stack([shrunk(one) for one in images])
             keep = np.zeros(len(small), dtype=bool)
             for row, image in enumerate(small):
                 keep[row] = (own := _hash(image)) not in seen
@@ -136,7 +136,7 @@ def _parts(usps: Path | None, seed: int) -> dict[tuple[str, str], Images]:
     return found
 
 
-def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """To SIZE × SIZE; a picture of that size stays as it is."""
     if image.shape == (SIZE, SIZE):
         return image

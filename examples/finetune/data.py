@@ -4,15 +4,11 @@ USPS; images of one size, no image in two of the files (hashes are compared)."""
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
-from examples.digits.data import Images, make
+from examples.digits.data import Images, make, shrunk
 from shiftbed.atomic import write_atomically
 
 __all__ = ["domains"]
-
-SIZE = 16
-"""Pixels a side: USPS's own, half of what the networks take."""
 
 
 def domains(
@@ -41,7 +37,7 @@ def domains(
     seen: set[bytes] = set()
     counts = {}
     for name in sorted(parts, key=lambda name: name.endswith("train")):  # tests keep theirs
-        small, labels = np.stack([_shrink(one) for one in parts[name][0]]), parts[name][1]
+        small, labels = np.stack([shrunk(one) for one in parts[name][0]]), parts[name][1]
         own = [one.tobytes() for one in small]
         rows = np.flatnonzero([one not in seen for one in own])
         seen |= set(own)
@@ -65,11 +61,3 @@ def _write(path: Path, data: Images) -> None:
 def _load(path: Path) -> Images:
     with np.load(path, allow_pickle=False) as arrays:
         return arrays["images"], arrays["labels"].astype(np.int64)
-
-
-def _shrink(image: np.ndarray) -> np.ndarray:
-    """To SIZE × SIZE; a picture of that size stays as it is."""
-    if image.shape == (SIZE, SIZE):
-        return image
-    small = Image.fromarray(image).resize((SIZE, SIZE), Image.Resampling.BILINEAR)
-    return np.asarray(small, dtype=np.uint8)

@@ -95,7 +95,25 @@ def test_pruned_runs_have_exactly_their_share_of_zeros(copy, tmp_path):
         zeros, total = zeros_of(one)
         shares.append(zeros / total)
         assert zeros in [round(s * total) for s in (0.0, *SPARSITIES)]
+        check_probed(tmp_path, one)
     assert sorted(round(share, 2) for share in shares) == [0.0, *SPARSITIES]
+
+
+def check_probed(folder: Path, one: Trained) -> None:
+    """A probe is the command a user would type, of the network that was trained."""
+    words = arguments(folder, one, 500)
+    assert words[0] == "probe"
+    assert words[-4:] == ["--probe", "all", "--pairs", "500"]
+    model = resolve(words[1])
+    assert model.id == one.name
+    net = plain().eval()
+    net.load_state_dict(torch.load(one.weights, weights_only=True))
+    pixels = np.random.default_rng(0).random((3, 3, 32, 32), np.float32)
+    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (model.preprocessing.mean,
+                                                            model.preprocessing.std))  # fmt: skip
+    with torch.inference_mode():
+        wanted = net((torch.from_numpy(pixels) - mean) / std).numpy()
+    assert np.allclose(model.logits(pixels), wanted, atol=1e-5)
 
 
 def zeros_of(one: Trained) -> tuple[int, int]:
@@ -140,24 +158,6 @@ class TestData:
         for name in ("a.npz", "b.npz", "missing.npz"):
             with pytest.raises(InputError, match=r"expected an \.npz with train_images"):
                 cifar10_file(tmp_path / name)
-
-
-def test_a_probe_is_the_command_a_user_would_type(tmp_path):
-    torch.manual_seed(0)
-    net = plain().eval()
-    torch.save(net.state_dict(), tmp_path / "w.pt")
-    (tmp_path / "net.py").write_bytes((RECIPE.parent / "net.py").read_bytes())
-    one = Trained(name="plain@1", spec="python:net.py:plain()", weights=tmp_path / "w.pt")
-    words = arguments(tmp_path, one, 500)
-    assert words[0] == "probe"
-    assert words[-4:] == ["--probe", "all", "--pairs", "500"]
-    model = resolve(words[1])
-    pixels = np.random.default_rng(0).random((3, 3, 32, 32), np.float32)
-    mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (model.preprocessing.mean,
-                                                            model.preprocessing.std))  # fmt: skip
-    with torch.inference_mode():
-        wanted = net((torch.from_numpy(pixels) - mean) / std).numpy()
-    assert np.allclose(model.logits(pixels), wanted, atol=1e-5)
 
 
 def test_the_mean_over_corruptions_counts_an_image_once(tmp_path):
