@@ -28,11 +28,11 @@ import torch
 from torch import nn
 
 from benchmarks.common import arguments, report
-from shiftbed.evaluate.attacks import APGD, PGD, Attack
-from shiftbed.evaluate.compat import ensure_torchvision
-from shiftbed.evaluate.models import TorchModel
-from shiftbed.evaluate.models.torch_model import seeded, wrap
-from shiftbed.evaluate.preprocessing import Preprocessing
+from shiftbed.evaluation.attacks import APGD, PGD, Attack
+from shiftbed.evaluation.compat import ensure_torchvision
+from shiftbed.evaluation.models import TorchModel
+from shiftbed.evaluation.models.torch_model import seeded, wrap
+from shiftbed.evaluation.preprocessing import Preprocessing
 
 Work = dict[str, Callable[[], Any]]
 EPS = {"linf": 2 / 255, "l2": 0.5}

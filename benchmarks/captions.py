@@ -23,13 +23,13 @@ import numpy as np
 import polars as pl
 
 from benchmarks.common import arguments, report
-from shiftbed.captions import AMBIGUOUS, NONE, CaptionClass, make_matcher
-from shiftbed.captions.words import SOFT, forms
+from shiftbed.captioning import AMBIGUOUS, NONE, CaptionClass, make_matcher
+from shiftbed.captioning.words import SOFT, forms
 
 WHOLE = """
 import json, resource, sys, time
 import numpy, polars
-from shiftbed.captions import make_test_set
+from shiftbed.captioning import make_test_set
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 start = time.perf_counter()
 made = make_test_set([sys.argv[1]], sys.argv[2], sys.argv[3], min_matches=50, per_class=50)

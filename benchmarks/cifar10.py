@@ -27,12 +27,12 @@ from torch.nn import functional as F
 from benchmarks.cifar_data import Arrays, cached, cifar10
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
-from shiftbed.evaluate.compat import ensure_torchvision
-from shiftbed.evaluate.corruptions import NAMES, severities
-from shiftbed.evaluate.models.torch_model import TorchModel, wrap
-from shiftbed.evaluate.perturbations import parse_perturbation
-from shiftbed.evaluate.predict import pixels_to_float
-from shiftbed.evaluate.preprocessing import Preprocessing
+from shiftbed.evaluation.compat import ensure_torchvision
+from shiftbed.evaluation.corruptions import NAMES, severities
+from shiftbed.evaluation.models.torch_model import TorchModel, wrap
+from shiftbed.evaluation.perturbations import parse_perturbation
+from shiftbed.evaluation.predict import pixels_to_float
+from shiftbed.evaluation.preprocessing import Preprocessing
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)
 GROUPS = {

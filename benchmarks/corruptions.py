@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from benchmarks.common import arguments, report
 from benchmarks.photographs import photographs
 from benchmarks.reference_corruptions import Reference, make_environment
-from shiftbed.evaluate.corruptions import NAMES, Corruption
-from shiftbed.evaluate.predict import pixels_to_float
+from shiftbed.evaluation.corruptions import NAMES, Corruption
+from shiftbed.evaluation.predict import pixels_to_float
 
 BATCH, SIZE = 64, 224
 MEASURED = tuple(name for name in NAMES if name != "greyscale")

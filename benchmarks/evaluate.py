@@ -23,11 +23,11 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.common import arguments, report
-from shiftbed.evaluate.backends import choose_backend
-from shiftbed.evaluate.compat import ensure_torchvision
-from shiftbed.evaluate.data import open_test_set
-from shiftbed.evaluate.models import resolve
-from shiftbed.evaluate.predict import predict_part
+from shiftbed.evaluation.backends import choose_backend
+from shiftbed.evaluation.compat import ensure_torchvision
+from shiftbed.evaluation.data import open_test_set
+from shiftbed.evaluation.models import resolve
+from shiftbed.evaluation.predict import predict_part
 
 BATCH = 32
 

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from benchmarks.common import arguments, report
 from benchmarks.evaluate import photographs
-from shiftbed.evaluate.backends import choose_backend
-from shiftbed.evaluate.data import open_test_set
-from shiftbed.evaluate.models import resolve
-from shiftbed.evaluate.models.base import FunctionModel
-from shiftbed.evaluate.perturbations import parse_perturbation, spelled_out
-from shiftbed.evaluate.predict import pixels_to_float, predict_part
-from shiftbed.evaluate.preprocessing import Preprocessing
+from shiftbed.evaluation.backends import choose_backend
+from shiftbed.evaluation.data import open_test_set
+from shiftbed.evaluation.models import resolve
+from shiftbed.evaluation.models.base import FunctionModel
+from shiftbed.evaluation.perturbations import parse_perturbation, spelled_out
+from shiftbed.evaluation.predict import pixels_to_float, predict_part
+from shiftbed.evaluation.preprocessing import Preprocessing
 
 BATCH = 64
 AS_IT_IS = {"crop": "none", "resize": None, "size": [224, 224]}

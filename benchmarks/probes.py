@@ -24,13 +24,13 @@ from torch import nn
 
 from benchmarks.common import arguments, report
 from benchmarks.photographs import pictures
-from shiftbed.evaluate.backends import choose_backend
-from shiftbed.evaluate.models import TorchModel
-from shiftbed.evaluate.models.torch_model import seeded, wrap
-from shiftbed.evaluate.preprocessing import Preprocessing
-from shiftbed.evaluate.probes.jacobian import exact_squares, projected_squares
-from shiftbed.evaluate.probes.measure import along, as_pixels, path_of
-from shiftbed.evaluate.probes.settings import Probe, default_probe
+from shiftbed.evaluation.backends import choose_backend
+from shiftbed.evaluation.models import TorchModel
+from shiftbed.evaluation.models.torch_model import seeded, wrap
+from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.evaluation.probes.jacobian import exact_squares, projected_squares
+from shiftbed.evaluation.probes.measure import along, as_pixels, path_of
+from shiftbed.evaluation.probes.settings import Probe, default_probe
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 Floats = NDArray[np.float32]
@@ -64,7 +64,7 @@ def small(classes: int = 10) -> nn.Module:
 
 
 def mobile() -> nn.Module:
-    from shiftbed.evaluate.compat import ensure_torchvision
+    from shiftbed.evaluation.compat import ensure_torchvision
 
     ensure_torchvision()
     import timm

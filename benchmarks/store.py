@@ -19,14 +19,14 @@ import numpy as np
 
 from benchmarks.common import SHARED, arguments, report
 from shiftbed.importing.exchange import import_predictions
+from shiftbed.results.scores import score
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
-from shiftbed.tables.scores import score
 
 SCORE = """
 import json, resource, sys, time
 import numpy, polars
 from shiftbed.store import PredictionStore
-from shiftbed.tables.scores import score
+from shiftbed.results.scores import score
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 start = time.perf_counter()
 rows = len(score(PredictionStore(sys.argv[1])))

@@ -22,13 +22,13 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.common import arguments, report
-from shiftbed.train.features import HeadOnly, features_of
-from shiftbed.train.loop import Run, train
-from shiftbed.train.networks import Network, make_network
-from shiftbed.train.objective import CrossEntropy
-from shiftbed.train.optim import make_optimiser, make_schedule
-from shiftbed.train.prepare import from_arrays
-from shiftbed.train.stream import Stream
+from shiftbed.training.features import HeadOnly, features_of
+from shiftbed.training.loop import Run, train
+from shiftbed.training.networks import Network, make_network
+from shiftbed.training.objective import CrossEntropy
+from shiftbed.training.optim import make_optimiser, make_schedule
+from shiftbed.training.prepare import from_arrays
+from shiftbed.training.stream import Stream
 
 SGD = {"name": "SGD", "lr": 0.01, "momentum": 0.9}
 SPEC = "nets:resnet8"

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import arguments, report
-from shiftbed.run import jobs, read_spec, run
+from shiftbed.engine import jobs, read_spec, run
 
 NET = """
 import torch

@@ -2,7 +2,7 @@
 
     python -m tools.reference_corruptions
 
-writes two files under ``tests/evaluate/corruptions``: ``deterministic.npz``, results of the
+writes two files under ``tests/evaluation/corruptions``: ``deterministic.npz``, results of the
 corruptions that draw nothing, as 16-bit integers; and ``random.npz``, for those that do, the mean,
 variance and radial power spectrum of each of 200 results. The pictures are small but corrupted
 with ImageNet-C's parameters, which do not depend on the size in the package.

@@ -18,7 +18,7 @@ from typing import Any
 from PIL import Image
 
 import shiftbed as sb
-from shiftbed.report import write_report
+from shiftbed.page import write_report
 
 IMAGENET = {
     "findings": "view=findings",

@@ -17,26 +17,26 @@ __all__ = ["on_files"]
 SOURCE = Path(__file__).parents[2] / "src" / "shiftbed"
 PACKAGES = (
     "analysis",
-    "captions",
+    "captioning",
     "catalogue",
-    "evaluate",
+    "evaluation",
     "figures",
     "importing",
-    "report",
-    "reproduce",
-    "run",
+    "page",
+    "papers",
+    "engine",
     "store",
-    "tables",
+    "results",
     "testbed",
-    "train",
+    "training",
 )
 BASICS = ("records", "scales", "labels", "errors", "atomic")
 ALSO = {
     "figures": ("charts", "gallery"),
-    "report": ("card", "serve"),
-    "reproduce": ("taori2020", "andreassen2021", "shi2023", "fridovich2022", "wenzel2022"),
+    "page": ("card", "serve"),
+    "papers": ("taori2020", "andreassen2021", "shi2023", "fridovich2022", "wenzel2022"),
     "store": ("deciding", "probes"),
-    "train": ("objective", "select", "augment", "prune", "weights", "difficulty", "linear"),
+    "training": ("objective", "select", "augment", "prune", "weights", "difficulty", "linear"),
 }
 """Modules beyond what a package's own ``__all__`` names."""
 
@@ -83,7 +83,7 @@ def _contents(package: Path) -> Iterator[str]:
     for path in sorted(package.iterdir()):
         if (path / "__init__.py").is_file():
             yield from _contents(path)
-        elif path.suffix == ".py" and path.stem != "__init__" and _exported(path):
+        elif path.suffix == ".py" and path.stem != "__init__":
             yield f"{own}.{path.stem}"
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from shiftbed.results.answers import answers_from_store
+from shiftbed.results.groups import group_table
+from shiftbed.results.predictors import AVERAGE, predictor_table
+from shiftbed.results.scores import score
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import PROBE_METRICS
-from shiftbed.tables.answers import answers_from_store
-from shiftbed.tables.groups import group_table
-from shiftbed.tables.predictors import AVERAGE, predictor_table
-from shiftbed.tables.scores import score
 from shiftbed.testbed import Testbed, testbed_from_store
 
 __all__ = ["METRICS", "PROBED", "corruptions", "markdown", "results"]

@@ -14,9 +14,9 @@ from examples.digits.numbers import Number, adjusted_r2, mean_of, r2, resampled,
 from examples.digits.study import Study
 from shiftbed.analysis.association import pearson
 from shiftbed.errors import InputError
+from shiftbed.results.scores import score
 from shiftbed.scales import LOGIT, PROBIT
 from shiftbed.store import PredictionStore
-from shiftbed.tables.scores import score
 from shiftbed.testbed import Testbed, open_testbed
 
 __all__ = ["HOLDS", "NOT", "UNKNOWN", "Finding", "findings", "opening"]

@@ -18,8 +18,8 @@ from shiftbed.cli.main import app
 from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import PROBES, probe_parts
-from shiftbed.train.checkpoint import RunFolder
-from shiftbed.train.recipe import Job, Recipe, read_recipe
+from shiftbed.training.checkpoint import RunFolder
+from shiftbed.training.recipe import Job, Recipe, read_recipe
 
 __all__ = ["Study", "command", "interpolate", "probe", "soup", "train", "write_recipe"]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.id_sets import press
 from shiftbed.cli.output import interval, number, percent, points, table
-from shiftbed.tables.groups import group_table, single_and_multi, without_mixed
+from shiftbed.results.groups import group_table, single_and_multi, without_mixed
 from shiftbed.testbed import Testbed
 from shiftbed.testbed.select import Choice
 

@@ -17,10 +17,10 @@ from examples.digits import data
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.mcnemar import mcnemar
 from shiftbed.cli.output import as_json, interval, p_value, percent, points, table
+from shiftbed.results.answers import answers_from_store
 from shiftbed.store import PredictionStore
-from shiftbed.tables.answers import answers_from_store
-from shiftbed.train import read_recipe
-from shiftbed.train.sweep import sweep
+from shiftbed.training import read_recipe
+from shiftbed.training.sweep import sweep
 
 __all__ = ["compare", "main", "train"]
 

@@ -7,8 +7,6 @@ from typing import BinaryIO
 
 from shiftbed.errors import InputError
 
-__all__ = ["write_atomically"]
-
 _MASK = os.umask(0)  # can only be read by setting it; once, before there are threads
 os.umask(_MASK)
 _MODE = 0o666 & ~_MASK

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["InputError", "unknown"]
-
 
 class InputError(ValueError):
     """Input that cannot be used: one line saying what was wrong, where, and what was expected.

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["KINDS", "ImageResults", "Shift", "ShiftKind"]
-
 ShiftKind = Literal[
     "natural-dataset", "consistency", "adversarially-filtered", "corruption", "adversarial"
 ]

@@ -13,8 +13,6 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from shiftbed.errors import unknown
 
-__all__ = ["LINEAR", "LOGIT", "PROBIT", "SCALES", "Scale", "scale"]
-
 Floats = NDArray[np.float64]
 _TICKS = (0.001, 0.005, 0.01, 0.02, 0.05, *(i / 20 for i in range(2, 19)), 0.95)
 _TICKS += (0.98, 0.99, 0.995, 0.999)

@@ -15,7 +15,7 @@ from shiftbed.analysis.metrics import (
     group_accuracy,
     negative_log_likelihood,
 )
-from shiftbed.evaluate.compat import ensure_torchvision
+from shiftbed.evaluation.compat import ensure_torchvision
 
 seeds = st.integers(0, 10_000)
 

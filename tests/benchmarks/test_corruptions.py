@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.photographs import clouds, photographs, pictures
 from benchmarks.reference_corruptions import FOLDER
-from shiftbed.evaluate.corruptions import NAMES
+from shiftbed.evaluation.corruptions import NAMES
 
 
 def test_pictures_are_as_asked_for_and_the_same_again():

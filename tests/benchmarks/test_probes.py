@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks import probes
-from shiftbed.evaluate.probes.paths import POINTS
-from shiftbed.evaluate.probes.settings import default_probe
+from shiftbed.evaluation.probes.paths import POINTS
+from shiftbed.evaluation.probes.settings import default_probe
 
 
 @pytest.mark.parametrize("kind", ["amplitude", "phase"])

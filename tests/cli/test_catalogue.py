@@ -100,7 +100,7 @@ def test_check_recognises_what_is_there(tmp_path):
         *(f"pacs/{domain}" for domain in ("art_painting", "cartoon", "photo", "sketch")),
         *("camelyon17/id", "camelyon17/ood"),
     }
-    from shiftbed.evaluate.data import open_test_set
+    from shiftbed.evaluation.data import open_test_set
 
     for one in found["found"]:
         assert not one["complete"]

@@ -8,7 +8,7 @@ import sys
 import pytest
 from PIL import Image
 
-from tests.run.digits import make_digits
+from tests.engine.digits import make_digits
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 from sklearn.datasets import load_digits
 
-from shiftbed.train import read_recipe
-from shiftbed.train.sweep import sweep
+from shiftbed.training import read_recipe
+from shiftbed.training.sweep import sweep
 from tests.cli.in_process import shiftbed
-from tests.train.places import GRID, HEAD, place
+from tests.training.places import GRID, HEAD, place
 
 SETTINGS = '[[settings]]\ntest_set = "test"\ncorruptions = ["contrast:2-3", "gaussian_noise:3"]\n'
 AUGMENTED = (

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from shiftbed.store import PredictionStore
 from tests.cli.in_process import shiftbed
-from tests.train.minimal import one_thread
+from tests.training.minimal import one_thread
 
 __all__ = ["one_thread"]
 

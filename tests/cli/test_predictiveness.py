@@ -9,7 +9,7 @@ import pytest
 from shiftbed.cli.main import app
 from shiftbed.cli.tablefile import write_table
 from shiftbed.errors import InputError
-from shiftbed.tables.pairs import long_table
+from shiftbed.results.pairs import long_table
 from tests.analysis.test_effects import study as augmented
 from tests.cli.test_cli import shiftbed
 

@@ -17,7 +17,7 @@ from shiftbed.store import PredictionStore
 from shiftbed.store.probes import probe_parts, read_probe
 from shiftbed.testbed import testbed_from_store as from_store
 from tests.cli.in_process import shiftbed
-from tests.run.digits import make_digits
+from tests.engine.digits import make_digits
 
 NET, PLAIN = "python:digit_nets:net()", "python:digit_nets:plain"
 

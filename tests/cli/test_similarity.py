@@ -15,8 +15,8 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from shiftbed.cli import main
-from tests.tables.digits import predictions as digits
-from tests.tables.digits import write_store
+from tests.results.digits import predictions as digits
+from tests.results.digits import write_store
 
 
 def shiftbed(*arguments: str, cwd=".") -> SimpleNamespace:

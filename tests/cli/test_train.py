@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tests.cli.in_process import shiftbed
-from tests.train.places import GRID, place
+from tests.training.places import GRID, place
 
 EVERY = GRID + 'checkpoints = {every = 1, at = [[0]]}\nseed = [0, 1]\nin_fit_set = "all"\n'
 

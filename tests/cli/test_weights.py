@@ -10,7 +10,7 @@ from torch import nn
 
 from shiftbed.store import PredictionStore
 from tests.cli.in_process import shiftbed
-from tests.train.minimal import one_thread
+from tests.training.minimal import one_thread
 
 __all__ = ["one_thread"]
 
@@ -150,7 +150,7 @@ def test_a_uniform_soup_of_one_is_the_model(folder) -> None:  # type: ignore[no-
 
 
 def test_weights_named_by_a_key_and_a_side_car(folder) -> None:  # type: ignore[no-untyped-def]
-    from shiftbed.train import nets
+    from shiftbed.training import nets
 
     for seed in (1, 2):
         torch.manual_seed(seed)

@@ -20,10 +20,10 @@ from examples.cifar10.net import plain, residual
 from examples.cifar10.probing import Trained, arguments, trained
 from examples.cifar10.tables import PROBED, _means
 from shiftbed.errors import InputError
-from shiftbed.evaluate.models import resolve
+from shiftbed.evaluation.models import resolve
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top, verify
-from shiftbed.train import read_recipe
-from shiftbed.train.sweep import sweep
+from shiftbed.training import read_recipe
+from shiftbed.training.sweep import sweep
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "examples" / "cifar10" / "recipe.toml"

@@ -16,7 +16,7 @@ from examples.finetune.data import domains
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.errors import InputError
 from shiftbed.testbed import open_testbed
-from shiftbed.train import read_recipe
+from shiftbed.training import read_recipe
 
 USPS = Path(__file__).parents[2] / "../shared/images/digits.npz"
 NEEDS_USPS = pytest.mark.skipif(not USPS.exists(), reason="skipped: USPS (shared images) is absent")

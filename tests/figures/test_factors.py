@@ -10,7 +10,7 @@ from shiftbed.errors import InputError
 from shiftbed.figures import save
 from shiftbed.figures.charts import Bars, Curves, Dots, Heatmap
 from shiftbed.figures.factors import count_bars, factor_panels, pattern_panels
-from shiftbed.tables.patterns import pattern_counts, pattern_table
+from shiftbed.results.patterns import pattern_counts, pattern_table
 
 
 def networks(columns):

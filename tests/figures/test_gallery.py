@@ -11,8 +11,8 @@ from shiftbed.errors import InputError
 from shiftbed.figures import save
 from shiftbed.figures.charts import Curves, Dots, Heatmap, Panels
 from shiftbed.figures.gallery import CHARTS, Source, chart, gallery, open_source
+from shiftbed.results.correlation import synthetic_natural
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
-from shiftbed.tables.correlation import synthetic_natural
 from shiftbed.testbed import published
 
 CLASSES, N = 4, 300

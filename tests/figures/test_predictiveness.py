@@ -4,11 +4,11 @@ import pytest
 from shiftbed.errors import InputError
 from shiftbed.figures import predictiveness as charts
 from shiftbed.figures import save
-from shiftbed.tables import effects as effect_tables
-from shiftbed.tables import predictiveness as tables
+from shiftbed.results import effects as effect_tables
+from shiftbed.results import predictiveness as tables
 from tests.analysis.test_effects import study as augmented
-from tests.tables.test_effects import tasks
-from tests.tables.test_predictiveness import METRICS, pairs
+from tests.results.test_effects import tasks
+from tests.results.test_predictiveness import METRICS, pairs
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import polars as pl
 
 import shiftbed as sb
 from shiftbed.importing.exchange import import_predictions
+from shiftbed.results.scores import score
 from shiftbed.store import PredictionStore
-from shiftbed.tables.scores import score
 from shiftbed.testbed import testbed_from_store as from_store
 
 

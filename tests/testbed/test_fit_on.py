@@ -6,9 +6,9 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.figures.data import scatter
+from shiftbed.page.findings import findings
+from shiftbed.page.payload import payload
 from shiftbed.records import Shift
-from shiftbed.report.findings import findings
-from shiftbed.report.payload import payload
 from shiftbed.testbed import Testbed, open_testbed
 from shiftbed.testbed.files import write_testbed
 

@@ -27,8 +27,6 @@ from shiftbed.analysis.bits import same_counts
 from shiftbed.analysis.intervals import check_level, off_boundary
 from shiftbed.errors import InputError
 
-__all__ = ["TRUSTED_R2", "AgreementLine", "agreement_on_the_line", "image_groups"]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 TRUSTED_R2 = 0.95

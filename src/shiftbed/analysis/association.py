@@ -6,8 +6,6 @@ from scipy.special import ndtri
 
 from shiftbed.analysis.intervals import check_level
 
-__all__ = ["kendall", "pearson"]
-
 Floats = NDArray[np.float64]
 
 

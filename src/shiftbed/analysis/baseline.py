@@ -24,8 +24,6 @@ from shiftbed.analysis.intervals import (
 from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale, scale
 
-__all__ = ["Baseline", "Line", "fit_baseline"]
-
 Floats = NDArray[np.float64]
 OnBoundary = Literal["raise", "drop", "clip"]
 

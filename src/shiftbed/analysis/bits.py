@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 
-__all__ = ["joint_counts", "ones", "pack", "same_counts", "triple_counts"]
-
 Words = NDArray[np.uint64]
 Counts = NDArray[np.int64]
 

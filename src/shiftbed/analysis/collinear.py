@@ -6,8 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Collinearity", "collinearity"]
-
 Floats = NDArray[np.float64]
 INFLATION = 10.0
 CONDITION = 30.0

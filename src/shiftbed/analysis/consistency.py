@@ -19,8 +19,6 @@ from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError, unknown
 from shiftbed.labels import LabelPolicy, class_map
 
-__all__ = ["RULES", "Consistency", "FrameSets", "frame_sets", "pm_k", "superclasses"]
-
 RULES = ("frame", "anchor")
 """Frames are judged by their own labels, or by their anchor's."""
 Integers = NDArray[np.int64]

@@ -23,8 +23,6 @@ from scipy.special import ndtri
 from shiftbed.analysis.intervals import check_fractions, check_level
 from shiftbed.errors import InputError
 
-__all__ = ["ALEXNET", "ALEXNET_CLEAN", "BENCHMARK", "CorruptionError", "corruption_error"]
-
 Floats = NDArray[np.float64]
 
 ALEXNET: Mapping[str, float] = {

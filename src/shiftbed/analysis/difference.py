@@ -10,8 +10,6 @@ from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.intervals import binomial_variance, off_boundary, two_sided_p
 from shiftbed.analysis.noise import JointNoise
 
-__all__ = ["Difference", "difference"]
-
 Floats = NDArray[np.float64]
 
 

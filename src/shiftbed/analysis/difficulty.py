@@ -15,8 +15,6 @@ from scipy.special import ndtri
 from shiftbed.analysis.intervals import check_level, clopper_pearson
 from shiftbed.errors import InputError
 
-__all__ = ["RankAgreement", "Unsolved", "difficulty", "rank_agreement", "unsolved"]
-
 Floats = NDArray[np.float64]
 
 

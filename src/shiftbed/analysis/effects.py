@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["UNITS", "Chosen", "Matched", "choose_networks", "matched_differences"]
-__all__ += ["id_sets", "normalised_gap"]
-
 Floats = NDArray[np.float64]
 Value = str | float | None
 UNITS = ("id-set", "network")

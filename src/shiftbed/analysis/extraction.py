@@ -12,17 +12,6 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
 
-__all__ = [
-    "EXTRACTIONS",
-    "Extraction",
-    "correlation",
-    "eigenvalues",
-    "extract",
-    "leading",
-    "minimum_residual",
-    "parallel_analysis",
-]
-
 Floats = NDArray[np.float64]
 EXTRACTIONS = ("principal-axis", "minimum-residual", "components")
 LEAST_UNIQUE = 0.005

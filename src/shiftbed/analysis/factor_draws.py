@@ -13,8 +13,6 @@ from shiftbed.analysis.extraction import (
 )
 from shiftbed.analysis.rotation import gamma_of, match, procrustes, turn_planes, unit_rows
 
-__all__ = ["FactorDraws", "resampled_loadings"]
-
 Floats = NDArray[np.float64]
 
 

@@ -24,8 +24,6 @@ from shiftbed.analysis.networks import NetworkTable
 from shiftbed.analysis.rotation import ROTATIONS, in_order, rotate
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["Factors", "factor_analysis", "squash_nll"]
-
 Floats = NDArray[np.float64]
 RULES = ("eigenvalue", "parallel")
 UNITS = ("network", "model", "source")

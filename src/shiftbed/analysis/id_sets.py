@@ -19,9 +19,6 @@ from shiftbed.analysis.collinear import Collinearity, collinearity
 from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale
 
-__all__ = ["MOST", "IdSets", "RidgePath", "Subset", "choose_id_sets", "examine"]
-__all__ += ["partial_residuals", "press", "ridge_path"]
-
 Floats = NDArray[np.float64]
 MOST = 12
 """At most so many ID sets: all their subsets are fitted."""

@@ -8,16 +8,6 @@ from scipy.special import betaincinv, stdtr
 
 from shiftbed.errors import InputError
 
-__all__ = [
-    "benjamini_hochberg",
-    "binomial_variance",
-    "check_fractions",
-    "check_level",
-    "clopper_pearson",
-    "off_boundary",
-    "two_sided_p",
-]
-
 Floats = NDArray[np.float64]
 
 

@@ -20,14 +20,6 @@ from shiftbed.analysis.agreement_line import image_groups
 from shiftbed.analysis.intervals import check_level
 from shiftbed.errors import InputError
 
-__all__ = [
-    "Estimate",
-    "average_confidence",
-    "difference_of_confidences",
-    "negative_entropy",
-    "thresholded_confidence",
-]
-
 Floats = NDArray[np.float64]
 
 

@@ -9,8 +9,6 @@ from scipy.special import bdtr, ndtri
 from shiftbed.analysis.intervals import check_level
 from shiftbed.errors import InputError
 
-__all__ = ["McNemar", "holm", "mcnemar"]
-
 Floats = NDArray[np.float64]
 
 

@@ -12,16 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.errors import InputError
 
-__all__ = [
-    "brier",
-    "calibration_error",
-    "demographic_disparity",
-    "environments",
-    "environments_by_descent",
-    "group_accuracy",
-    "negative_log_likelihood",
-]
-
 Floats = NDArray[np.float64]
 
 

@@ -18,8 +18,6 @@ from shiftbed.analysis.noise import image_covariance
 from shiftbed.analysis.robustness import Robustness, effective_robustness
 from shiftbed.errors import InputError
 
-__all__ = ["draw_mixed", "majority_vote", "mean_probability", "mixed", "robustness_of"]
-
 Floats = NDArray[np.float64]
 Classes = NDArray[np.integer[Any]]
 

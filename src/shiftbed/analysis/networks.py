@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["COLUMNS", "NetworkTable", "network_table", "settings_table"]
-
 Floats = NDArray[np.float64]
 COLUMNS = ("metrics", "settings")
 PLACES = ("id", "corrupted", "ood")

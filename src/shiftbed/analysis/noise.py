@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from shiftbed.analysis.baseline import Line
 from shiftbed.scales import Scale
 
-__all__ = ["JointNoise", "attenuation", "image_covariance", "independent_noise", "joint_noise"]
-
 Floats = NDArray[np.float64]
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["WHERE", "PairTable", "metric_name"]
-
 WHERE = ("id", "corrupted", "held-out", "ood", "upstream")
 """Where a metric is measured: on ID data, on corrupted ID data, on the task's other OOD domains, on
 the OOD data, or on what the backbone was trained for before."""

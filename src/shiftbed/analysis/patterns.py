@@ -31,8 +31,6 @@ from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.scales import scale as scale_of
 
-__all__ = ["PATTERNS", "Pattern", "Rules", "classify", "decide"]
-
 Floats = NDArray[np.float64]
 PATTERNS = ("increasing", "vertical", "horizontal", "decreasing", "no clear trend", "undecided")
 

@@ -18,8 +18,6 @@ from shiftbed.analysis.robustness import effective_robustness
 from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale
 
-__all__ = ["Design", "Question", "power", "simulated_power", "smallest"]
-
 Question = Literal["measured", "out-of-line"]
 
 

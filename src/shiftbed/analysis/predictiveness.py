@@ -14,9 +14,6 @@ from numpy.typing import NDArray
 from shiftbed.analysis.pairs import WHERE, PairTable
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["FEW", "METHODS", "REASONS", "Correlations", "average_ranks"]
-__all__ += ["correlations", "residual_name", "why_undefined"]
-
 Floats = NDArray[np.float64]
 METHODS = ("spearman", "pearson")
 FEW = 3

@@ -22,8 +22,6 @@ from shiftbed.analysis.association import pearson
 from shiftbed.analysis.intervals import check_level
 from shiftbed.errors import InputError
 
-__all__ = ["Fit", "Predictor", "fit_group", "predictor", "ranks", "slope_and_r2"]
-
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 NAN = float("nan")

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError
 
-__all__ = ["Reliability", "reliability"]
-
 Floats = NDArray[np.float64]
 
 

@@ -33,8 +33,6 @@ from shiftbed.analysis.noise import JointNoise, attenuation, independent_noise, 
 from shiftbed.errors import InputError
 from shiftbed.scales import Scale
 
-__all__ = ["Robustness", "effective_robustness", "find_fitted"]
-
 Floats = NDArray[np.float64]
 
 

@@ -16,9 +16,6 @@ from scipy.optimize import linear_sum_assignment
 
 from shiftbed.errors import unknown
 
-__all__ = ["ROTATIONS", "criterion", "gamma_of", "in_order", "match", "procrustes", "rotate"]
-__all__ += ["turn_planes", "unit_rows"]
-
 Floats = NDArray[np.float64]
 ROTATIONS = ("varimax", "quartimax", "equamax", "none")
 

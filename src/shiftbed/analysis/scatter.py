@@ -9,8 +9,6 @@ from scipy.special import stdtrit
 from shiftbed.analysis.predictiveness import average_ranks
 from shiftbed.scales import Scale
 
-__all__ = ["Measures", "measure", "resampled"]
-
 Floats = NDArray[np.float64]
 INTERDECILE = 2.5631031310892007
 """90 % − 10 % quantile of a standard normal variable."""

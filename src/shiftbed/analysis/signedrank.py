@@ -10,8 +10,6 @@ from shiftbed.analysis.intervals import check_level
 from shiftbed.analysis.predictiveness import average_ranks
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["ALTERNATIVES", "EXACT", "SignedRank", "median_interval", "signed_rank"]
-
 Floats = NDArray[np.float64]
 ALTERNATIVES = ("less", "greater")
 EXACT = 50

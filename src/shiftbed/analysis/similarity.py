@@ -22,8 +22,6 @@ from shiftbed.analysis.bits import joint_counts, pack, same_counts
 from shiftbed.analysis.intervals import check_level, clopper_pearson
 from shiftbed.errors import InputError
 
-__all__ = ["MeanDominance", "Similarity", "mean_dominance", "similarity"]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 AT_ONCE = 1 << 22

@@ -10,8 +10,6 @@ from scipy.special import ndtri, stdtrit
 from shiftbed.analysis.intervals import check_level
 from shiftbed.errors import InputError
 
-__all__ = ["TaskMean", "task_mean"]
-
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.errors import InputError
 
-__all__ = ["Binned", "Peak", "average_runs", "peak"]
-
 Floats = NDArray[np.float64]
 
 

@@ -20,8 +20,6 @@ from shiftbed.analysis.bits import joint_counts, pack, triple_counts
 from shiftbed.analysis.intervals import check_level
 from shiftbed.errors import InputError
 
-__all__ = ["PATTERNS", "Triplets", "pattern_counts", "triplets"]
-
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 PATTERNS = ("000", "001", "010", "011", "100", "101", "110", "111")

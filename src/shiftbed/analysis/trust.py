@@ -18,8 +18,6 @@ from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.scales import scale as scale_of
 
-__all__ = ["Check", "Limits", "Trust", "trust_line"]
-
 Floats = NDArray[np.float64]
 
 

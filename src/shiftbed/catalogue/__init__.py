@@ -1,6 +1,6 @@
 """The catalogue of natural shifts: test sets, tasks of domains, class maps, shifts between them.
 
-Nothing here reads an image: ``shiftbed.evaluate.data.open_test_set("NAME@DIR")`` opens what the
+Nothing here reads an image: ``shiftbed.evaluation.data.open_test_set("NAME@DIR")`` opens what the
 catalogue names.
 
 >>> find("imagenet-r").classes, find("pacs/sketch").images

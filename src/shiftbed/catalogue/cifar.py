@@ -5,8 +5,6 @@ from typing import Any
 from shiftbed.catalogue.imagenet import CORRUPTIONS, SEVERITIES
 from shiftbed.catalogue.record import TestSetEntry
 
-__all__ = ["CIFAR", "CIFAR_CLASSES"]
-
 CIFAR_CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),

@@ -6,8 +6,6 @@ DomainBed's releases, of WILDS 2.0.
 
 from shiftbed.catalogue.record import Domain, Task
 
-__all__ = ["DIGITS", "TASKS"]
-
 _KOH = (
     "Koh, Sagawa, Marklund, et al.: WILDS: A Benchmark of in-the-Wild Distribution Shifts. "
     "ICML 2021; "

@@ -4,8 +4,6 @@ from typing import Any
 
 from shiftbed.catalogue.record import TestSetEntry
 
-__all__ = ["CORRUPTIONS", "IMAGENET"]
-
 CORRUPTIONS = (
     *("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
     *("gaussian_blur", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),

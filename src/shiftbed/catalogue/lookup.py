@@ -8,18 +8,6 @@ from shiftbed.catalogue.imagenet import IMAGENET
 from shiftbed.catalogue.record import KnownShift, Task, TestSetEntry
 from shiftbed.errors import InputError, unknown
 
-__all__ = [
-    "count_of_pairs",
-    "entries",
-    "find",
-    "find_task",
-    "look_up",
-    "names",
-    "shift",
-    "shifts",
-    "tasks",
-]
-
 _BY_NAME = {entry.name: entry for entry in (*IMAGENET, *CIFAR)}
 _TASKS = {task.name: task for task in (*TASKS, DIGITS)}
 _PAPER = {task.paper: task.name for task in TASKS}

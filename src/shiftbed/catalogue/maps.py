@@ -18,19 +18,6 @@ import polars as pl
 from shiftbed.errors import InputError, unknown
 from shiftbed.labels import LabelPolicy, class_map, subset
 
-__all__ = [
-    "cinic_synsets",
-    "common_classes",
-    "domain_classes",
-    "groups",
-    "imagenet_synsets",
-    "indices",
-    "map_names",
-    "objectnet_folders",
-    "policy_of",
-    "through",
-]
-
 IMAGENET_CLASSES = 1000
 _SUBSETS = ("imagenet-a", "imagenet-r", "imagenet-125")
 

@@ -8,8 +8,6 @@ from shiftbed.catalogue.maps import IMAGENET_CLASSES, policy_of
 from shiftbed.errors import InputError, unknown
 from shiftbed.labels import LabelPolicy, full, multi_label
 
-__all__ = ["Domain", "KnownShift", "Task", "TestSetEntry"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TestSetEntry:

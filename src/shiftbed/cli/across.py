@@ -19,8 +19,6 @@ from shiftbed.cli.output import (
 )
 from shiftbed.errors import InputError
 
-__all__ = ["correlate", "groups"]
-
 Shifts = Annotated[list[str] | None, typer.Option("--shift", "-s", help="Only these shifts.")]
 
 
@@ -48,7 +46,7 @@ def groups(
 ) -> None:
     """ρ by group of models; R² by scale; and, with --id, single-ID against multi-ID fits."""
     from shiftbed.cli.output import pairs
-    from shiftbed.tables.groups import (
+    from shiftbed.results.groups import (
         group_table,
         rank_agreement,
         scale_table,
@@ -124,7 +122,7 @@ def correlate(
     json: AsJson = False,
 ) -> None:
     """Does ρ on synthetic shifts go with ρ on natural ones? Pearson's r for every pair."""
-    from shiftbed.tables.correlation import synthetic_natural
+    from shiftbed.results.correlation import synthetic_natural
     from shiftbed.testbed import open_testbed
 
     bed = open_testbed(testbed)

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 from shiftbed.errors import InputError, unknown
 
 if TYPE_CHECKING:
-    from shiftbed.tables.answers import JointAnswers
-
-__all__ = ["open_answers", "open_two"]
+    from shiftbed.results.answers import JointAnswers
 
 
 def open_answers(
@@ -18,7 +16,7 @@ def open_answers(
 
     A published testbed has accuracies only, and is refused in one line.
     """
-    from shiftbed.tables.answers import answers_from_store
+    from shiftbed.results.answers import answers_from_store
     from shiftbed.testbed import PUBLISHED
 
     if name in PUBLISHED:
@@ -54,7 +52,7 @@ def _from_arrays(path: Path, setting: str | None, unlabelled: bool) -> "JointAns
     from shiftbed.importing.predictions import ONE, parse_predictions
     from shiftbed.importing.reading import read_bytes
     from shiftbed.importing.unlabelled import parse_unlabelled
-    from shiftbed.tables.answers import JointAnswers
+    from shiftbed.results.answers import JointAnswers
 
     data = read_bytes(path)
     bare = {one.setting: one for one in parse_unlabelled(str(path), data)} if unlabelled else {}
@@ -94,7 +92,7 @@ def _chosen(path: str, setting: str | None, there: list[str], alone: str) -> str
 
 def _from_testbed(name: str, setting: str | None) -> "JointAnswers":
     """Right and wrong per image that a testbed file keeps; its classes are not kept."""
-    from shiftbed.tables.answers import JointAnswers
+    from shiftbed.results.answers import JointAnswers
     from shiftbed.testbed import open_testbed
 
     bed = open_testbed(name)

@@ -8,8 +8,6 @@ import typer
 
 from shiftbed.cli.output import AsJson, as_json, percent, table
 
-__all__ = ["captions"]
-
 Column = Annotated[str | None, typer.Option(help="Where the usual names do not decide.")]
 _SHOWN = 20
 
@@ -32,7 +30,7 @@ def captions(
     json: AsJson = False,
 ) -> None:
     """Make a balanced ID test set of captioned images, and the rows to keep out of training."""
-    from shiftbed.captions import make_test_set
+    from shiftbed.captioning import make_test_set
 
     with _Bar(quiet=json) as bar:
         report = make_test_set(

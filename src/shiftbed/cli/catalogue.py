@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from shiftbed.catalogue import KnownShift, Task, TestSetEntry
     from shiftbed.store import PredictionStore
 
-__all__ = ["Policy", "Through", "data", "notes_of", "policy_table", "shifts"]
 
 shifts = typer.Typer(help="Which natural shifts there are, and what each of them is.")
 data = typer.Typer(help="Test sets on this machine.", no_args_is_help=True)
@@ -241,7 +240,7 @@ def check(
     Exit code 1 if something is recognised but incomplete.
     """
     from shiftbed.catalogue import find
-    from shiftbed.evaluate.data.authors.recognise import gaps, recognise
+    from shiftbed.evaluation.data.authors.recognise import gaps, recognise
 
     found = recognise(directory)
     absent = gaps(found)

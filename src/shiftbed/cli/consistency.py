@@ -9,8 +9,6 @@ from shiftbed.cli.output import AsJson, Level, as_json, percent, records, table
 from shiftbed.cli.policies import ClassMapFile
 from shiftbed.errors import InputError
 
-__all__ = ["consistency"]
-
 
 def consistency(
     store: Annotated[str, typer.Argument(help="A prediction store.")],
@@ -32,9 +30,9 @@ def consistency(
     json: AsJson = False,
 ) -> None:
     """pm-k: right on an anchor frame and on every reviewed frame within ±k of it."""
+    from shiftbed.results.consistency import consistency_table
+    from shiftbed.results.frames import read_frame_files
     from shiftbed.store import PredictionStore
-    from shiftbed.tables.consistency import consistency_table
-    from shiftbed.tables.frames import read_frame_files
 
     policy = None
     if class_map is not None:

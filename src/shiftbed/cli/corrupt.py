@@ -9,8 +9,6 @@ import typer
 from shiftbed.cli.output import AsJson, Level, as_json, percent, records, table
 from shiftbed.errors import InputError
 
-__all__ = ["corrupt", "mce"]
-
 
 def corrupt(
     source: Annotated[
@@ -52,9 +50,10 @@ def corrupt(
         raise InputError("give a test set and the folder to write, or --sheet FILE")
     if image is not None:
         raise InputError("--image goes with --sheet")
-    from shiftbed.evaluate.corrupt_files import TreeOptions, corrupt_tree
-    from shiftbed.evaluate.data import open_test_set
-    from shiftbed.evaluate.perturbations import spelled_out
+    from shiftbed.evaluation.corrupt_files import corrupt_tree
+    from shiftbed.evaluation.corrupt_part import TreeOptions
+    from shiftbed.evaluation.data import open_test_set
+    from shiftbed.evaluation.perturbations import spelled_out
 
     options = TreeOptions(
         size=None if as_is else size,
@@ -95,8 +94,8 @@ def _sheet(
     path: Path, image: Path | None, size: int, seed: int, frost: Path | None, json: bool
 ) -> None:
     from shiftbed.atomic import write_atomically
-    from shiftbed.evaluate.corruptions import NAMES
-    from shiftbed.evaluate.sheet import contact_sheet, sheet_picture
+    from shiftbed.evaluation.corruptions import NAMES
+    from shiftbed.evaluation.sheet import contact_sheet, sheet_picture
 
     drawn = contact_sheet(
         sheet_picture(image, size), seed=seed, frost=None if frost is None else str(frost)
@@ -158,7 +157,7 @@ def mce(
     json: AsJson = False,
 ) -> None:
     """Mean corruption error and relative mCE of models (100 = the reference)."""
-    from shiftbed.tables.corruption_error import mce_table
+    from shiftbed.results.corruption_error import mce_table
     from shiftbed.testbed import open_testbed
 
     bed = open_testbed(testbed)

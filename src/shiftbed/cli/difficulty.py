@@ -7,8 +7,6 @@ import typer
 
 from shiftbed.cli.output import AsJson, Level, as_json, interval, percent, points, records, table
 
-__all__ = ["difficulty", "transfer"]
-
 
 def difficulty(
     recipe: Annotated[Path, typer.Argument(help="A recipe.toml, for its data sets.")],
@@ -34,10 +32,10 @@ def difficulty(
     import torch
 
     from shiftbed.errors import unknown
-    from shiftbed.train import difficulty as scoring
-    from shiftbed.train import read_recipe
-    from shiftbed.train.prepare import prepare
-    from shiftbed.train.task import spec_near
+    from shiftbed.training import difficulty as scoring
+    from shiftbed.training import read_recipe
+    from shiftbed.training.prepare import prepare
+    from shiftbed.training.task import spec_near
 
     found = read_recipe(recipe)
     if data not in found.sources.data:
@@ -100,8 +98,8 @@ def transfer(
     json: AsJson = False,
 ) -> None:
     """Trained on × tested on: what does training on one corruption do for the others?"""
+    from shiftbed.results.transfer_grid import transfer_grid
     from shiftbed.store import PredictionStore
-    from shiftbed.tables.transfer_grid import transfer_grid
     from shiftbed.testbed import testbed_from_store
 
     bed = testbed_from_store(PredictionStore.existing(store))

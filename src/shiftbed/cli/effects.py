@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from shiftbed.analysis.pairs import PairTable
 
-__all__ = ["effects"]
 
 _SHOWS = {
     "differences": ("column", "of", "against", "metric", "alternative", "match", "unit"),
@@ -135,7 +134,7 @@ def _differences(
     match: list[str] | None,
     unit: str,
 ) -> Made:
-    from shiftbed.tables.effects import effects
+    from shiftbed.results.effects import effects
 
     _sides("differences", column, of, against)
     frame = effects(
@@ -173,7 +172,7 @@ def _head(
     bootstrap: int,
     seed: int,
 ) -> Made:
-    from shiftbed.tables.effects import full_and_head
+    from shiftbed.results.effects import full_and_head
 
     _sides("head", column, of, against)
     if len(of) != 1 or len(against) != 1:
@@ -195,7 +194,7 @@ def _architectures(
     select: str | None,
     over: str,
 ) -> Made:
-    from shiftbed.tables.effects import architectures
+    from shiftbed.results.effects import architectures
 
     by = column or "architecture"
     frame = architectures(pairs, column=by, select=select, over=over)
@@ -210,8 +209,8 @@ def _architectures(
 
 
 def _difficulty(pairs: tuple["PairTable", ...], level: float, *, bootstrap: int, seed: int) -> Made:
-    from shiftbed.tables.effects import difficulty, difficulty_effect
-    from shiftbed.tables.predictiveness import study
+    from shiftbed.results.effects import difficulty, difficulty_effect
+    from shiftbed.results.predictiveness import study
 
     frame = difficulty(pairs, bootstrap=bootstrap, seed=seed, level=level)
     of = study(pairs, bootstrap=bootstrap, seed=seed, level=level)

@@ -14,9 +14,8 @@ from shiftbed.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from shiftbed.tables.label_free import LabelFree
+    from shiftbed.results.label_free import LabelFree
 
-__all__ = ["estimate", "mix"]
 
 Source = Annotated[
     str, typer.Argument(help="ID predictions: a .npz file, or a store or file with --id and --ood.")
@@ -46,7 +45,7 @@ def estimate(
     from shiftbed.cli.tablefile import write_table
     from shiftbed.figures import save
     from shiftbed.figures.similarity import estimates_chart
-    from shiftbed.tables.label_free import label_free, rehearsal
+    from shiftbed.results.label_free import label_free, rehearsal
 
     check_files(output, figure)
     first, second = open_two(source, target, ids, ood, scores=True)
@@ -216,9 +215,9 @@ def mix(
     from shiftbed.cli.tablefile import write_table
     from shiftbed.figures import save
     from shiftbed.figures.similarity import made_chart
+    from shiftbed.results.answers import matched
+    from shiftbed.results.mixing import ensemble_table, mixed_table
     from shiftbed.store import PredictionStore
-    from shiftbed.tables.answers import matched
-    from shiftbed.tables.mixing import ensemble_table, mixed_table
 
     check_files(output, figure)
     if model and len(model) != 2:

@@ -12,7 +12,6 @@ from shiftbed.errors import unknown
 if TYPE_CHECKING:
     from shiftbed.analysis.factors import Factors
 
-__all__ = ["Only", "factors"]
 
 Only = Annotated[
     list[str] | None,
@@ -65,8 +64,8 @@ def factors(
     """What do many metrics measure? Factor analysis over networks, with intervals."""
     from shiftbed.analysis.factors import factor_analysis
     from shiftbed.analysis.networks import COLUMNS, network_table, settings_table
-    from shiftbed.tables.factors import loading_table
-    from shiftbed.tables.patterns import chosen_networks
+    from shiftbed.results.factors import loading_table
+    from shiftbed.results.patterns import chosen_networks
 
     if columns not in COLUMNS:
         raise unknown("kind of columns", columns, COLUMNS)
@@ -159,7 +158,7 @@ def _span(low: float, high: float, digits: int = 3) -> str:
 
 
 def _factor_json(source: str, found: "Factors", notes: list[str]) -> None:
-    from shiftbed.tables.factors import eigenvalue_table, loading_table
+    from shiftbed.results.factors import eigenvalue_table, loading_table
 
     as_json(
         {

@@ -6,8 +6,6 @@ import typer
 
 from shiftbed.errors import InputError
 
-__all__ = ["Boundary", "FitOn", "FullId", "Ids", "Knee", "Ood", "ScaleName", "Threshold"]
-
 ScaleName = Annotated[str, typer.Option("--scale", help="linear, probit or logit.")]
 FitOn = Annotated[
     list[str] | None,

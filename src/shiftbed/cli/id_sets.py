@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from shiftbed.analysis.baseline import Baseline
     from shiftbed.analysis.id_sets import IdSets
 
-__all__ = ["show_id_sets"]
-
 
 def show_id_sets(line: "Baseline", fit: dict[str, Any], level: float, json: bool) -> None:
     """Subsets, ridge path and collinearity of the ID settings of a fit; ``fit`` is its JSON."""

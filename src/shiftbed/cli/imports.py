@@ -8,8 +8,6 @@ import typer
 from shiftbed.cli.output import AsJson, as_json, pairs
 from shiftbed.errors import InputError
 
-__all__ = ["import_"]
-
 
 def import_(
     files: Annotated[

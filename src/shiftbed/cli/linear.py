@@ -8,8 +8,6 @@ import typer
 from shiftbed.cli.output import AsJson, Level, as_json, percent, records, table
 from shiftbed.errors import InputError
 
-__all__ = ["linear"]
-
 
 def linear(
     model: Annotated[
@@ -34,12 +32,12 @@ def linear(
 ) -> None:
     """Logistic regression on a network's features: L-BFGS, ten penalties, chosen on validation."""
     from shiftbed.cli.weights import settings_of
+    from shiftbed.results.scores import score
     from shiftbed.store import PredictionStore
-    from shiftbed.tables.scores import score
-    from shiftbed.train.evaluation import evaluate, open_setting
-    from shiftbed.train.linear_probe import probe_network
-    from shiftbed.train.networks import make_network
-    from shiftbed.train.weights import write_weights
+    from shiftbed.training.evaluation import evaluate, open_setting
+    from shiftbed.training.linear_probe import probe_network
+    from shiftbed.training.networks import make_network
+    from shiftbed.training.weights import write_weights
 
     if start not in ("pretrained", "random") and not start.startswith("file:"):
         raise InputError(f"--start must be pretrained, random or file:WEIGHTS, got {start!r}")
@@ -138,7 +136,7 @@ def _classes(train: str) -> int:
     """As many as the training images have: named ones, or the largest label."""
     import numpy as np
 
-    from shiftbed.evaluate.data import open_test_set
+    from shiftbed.evaluation.data import open_test_set
 
     opened = open_test_set(train)
     if opened.label_sets is not None:

@@ -33,8 +33,6 @@ from shiftbed.cli.output import (
 )
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["compare", "fit", "rank"]
-
 
 def fit(
     testbed: TestbedName = "imagenet-testbed-2020",

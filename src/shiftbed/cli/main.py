@@ -35,8 +35,6 @@ from shiftbed.cli import (
 )
 from shiftbed.errors import InputError
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="shiftbed",
     help="Is an image classifier robust to distribution shift, or merely accurate?",

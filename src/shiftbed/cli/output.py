@@ -3,28 +3,27 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from shiftbed.display import (
+    Result,
+    Table,
+    clean,
+    interval,
+    number,
+    p_value,
+    percent,
+    points,
+    records,
+    terminal,
+)
 from shiftbed.errors import InputError
 
-__all__ = [
-    "AsJson",
-    "Level",
-    "TestbedName",
-    "as_json",
-    "interval",
-    "measured",
-    "number",
-    "p_value",
-    "pairs",
-    "percent",
-    "points",
-    "records",
-    "table",
-]
+__all__ = ["interval", "number", "p_value", "percent", "points", "records"]
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Level = Annotated[float, typer.Option(help="Confidence level of intervals.")]
@@ -33,24 +32,16 @@ TestbedName = Annotated[
 ]
 
 
-def clean(value: Any) -> Any:
-    """JSON has no NaN or infinity: they become null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: clean(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(one) for one in value]
-    return value
-
-
 def as_json(value: Any) -> None:
     print(json.dumps(clean(value), indent=2, ensure_ascii=False))
 
 
-def records(frame: Any, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Rows of a polars frame as dictionaries."""
-    return list((frame.select(columns) if columns else frame).iter_rows(named=True))
+def show(result: Result, json: bool) -> None:
+    """A result as a command prints it."""
+    if json:
+        print(result.to_json())
+    else:
+        result.print()
 
 
 def table(
@@ -62,65 +53,10 @@ def table(
     left: int = 1,
 ) -> None:
     """A table with the first ``left`` columns aligned left, then notes, one a line."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    if not console.is_terminal:  # a pipe or a file has no width to fit into
-        console = Console(highlight=False, width=200)
-    if title:
-        console.print(Text(title, style="bold"), soft_wrap=True)
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, column in enumerate(columns):
-        grid.add_column(column, justify="left" if i < left else "right", overflow="fold")
-    for row in rows:
-        grid.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    console.print(grid)
-    for note in notes:
-        console.print(Text(note), soft_wrap=True)
-
-
-def _missing(value: float | None) -> bool:
-    return value is None or not math.isfinite(value)
-
-
-def percent(value: float | None, digits: int = 2) -> str:
-    """An accuracy as a percentage.
-
-    >>> percent(0.7613)
-    '76.13'
-    """
-    return "" if _missing(value) else f"{100 * value:.{digits}f}"  # type: ignore[operator]
-
-
-def points(value: float | None, digits: int = 2) -> str:
-    """A difference of accuracies in points, with its sign.
-
-    >>> points(0.0111)
-    '+1.11'
-    """
-    return "" if _missing(value) else f"{100 * value:+.{digits}f}"  # type: ignore[operator]
-
-
-def interval(low: float | None, high: float | None) -> str:
-    return "" if _missing(low) or _missing(high) else f"{points(low)} … {points(high)}"
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    return "" if _missing(value) else f"{value:.{digits}f}"
-
-
-def p_value(value: float | None) -> str:
-    """A p-value that never prints as zero.
-
-    >>> p_value(1e-7), p_value(0.0312)
-    ('<0.0001', '0.0312')
-    """
-    if _missing(value):
-        return ""
-    return "<0.0001" if value < 1e-4 else f"{value:.4f}"  # type: ignore[operator]
+    texts = tuple(tuple("" if cell is None else str(cell) for cell in row) for row in rows)
+    Table(title=title, columns=tuple(columns), rows=texts, notes=tuple(notes), left=left).print(
+        terminal()
+    )
 
 
 _FRACTION = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")

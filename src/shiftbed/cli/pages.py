@@ -7,8 +7,6 @@ import typer
 
 from shiftbed.cli.output import Level, TestbedName
 
-__all__ = ["card", "report", "serve"]
-
 Sources = Annotated[
     list[str] | None,
     typer.Argument(
@@ -36,7 +34,7 @@ def report(
 ) -> None:
     """Write one offline page: what was found in words, then interactive views of it all."""
     from shiftbed.atomic import write_atomically
-    from shiftbed.report import report_page
+    from shiftbed.page import report_page
 
     first = _paragraphs(opening) if opening else []
     text, found = report_page(_names(testbeds), shifts=shift or None, fdr=fdr, opening=first)
@@ -57,8 +55,8 @@ def serve(
     fdr: Fdr = 0.05,
 ) -> None:
     """Serve the page, read-only, and make it anew while a run writes to the store."""
-    from shiftbed.report import report_page
-    from shiftbed.report.serve import Served, make_server, stamp_of
+    from shiftbed.page import report_page
+    from shiftbed.page.serve import Served, make_server, stamp_of
 
     names = _names(testbeds)
 
@@ -91,8 +89,8 @@ def card(
     from shiftbed.atomic import write_atomically
     from shiftbed.errors import InputError
     from shiftbed.figures.gallery import open_source
-    from shiftbed.report.card import card as make
-    from shiftbed.report.card import to_html, to_markdown
+    from shiftbed.page.card import card as make
+    from shiftbed.page.card import to_html, to_markdown
 
     writers = {".md": to_markdown, ".html": to_html}
     if output is not None and output.suffix.lower() not in writers:

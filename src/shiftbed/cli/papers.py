@@ -7,8 +7,6 @@ import typer
 
 from shiftbed.cli.output import AsJson, as_json, number, table
 
-__all__ = ["reproduce"]
-
 
 def reproduce(
     paper: Annotated[
@@ -27,7 +25,7 @@ def reproduce(
     """Recompute every figure of a paper that the shipped tables can give, beside the printed."""
     from dataclasses import asdict
 
-    from shiftbed import reproduce as papers
+    from shiftbed import papers
     from shiftbed.errors import unknown
 
     statuses = ("equal", "differs", "not recomputable", "not legible")

@@ -11,8 +11,6 @@ from shiftbed.cli.study import Draws, Kinds, Seed, Source, Tasks, counted, open_
 from shiftbed.cli.tablefile import Figure, Output, check_files
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["patterns"]
-
 
 def patterns(
     source: Source,
@@ -42,7 +40,7 @@ def patterns(
     json: AsJson = False,
 ) -> None:
     """Which shape has OOD over ID accuracy: line, vertical, horizontal, decreasing, none?"""
-    from shiftbed.tables.patterns import chosen_networks, pattern_counts, pattern_table
+    from shiftbed.results.patterns import chosen_networks, pattern_counts, pattern_table
 
     if draw not in ("scatters", "counts"):
         raise unknown("figure", draw, ("scatters", "counts"))

@@ -22,8 +22,6 @@ from shiftbed.cli.output import (
 )
 from shiftbed.errors import InputError
 
-__all__ = ["place", "plan"]
-
 _CONTRACT = [
     "shift",
     "predicted",
@@ -89,8 +87,8 @@ def place(
     """Place your model: its effective robustness per shift, with intervals, and what to cite."""
     import polars as pl
 
-    from shiftbed.tables.place import nearest, of_model, shifts_of, with_measured
-    from shiftbed.tables.place import place as placed_on
+    from shiftbed.results.place import nearest, of_model, shifts_of, with_measured
+    from shiftbed.results.place import place as placed_on
     from shiftbed.testbed import open_testbed
 
     bed = open_testbed(testbed)
@@ -135,7 +133,7 @@ def _given(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the options say, as (ID, OOD) measurements by setting."""
     from shiftbed.analysis.intervals import check_fractions
-    from shiftbed.tables.place import Measured, resolve_ood
+    from shiftbed.results.place import Measured, resolve_ood
 
     found: list[dict[str, Any]] = []
     for texts, option in ((ids, "--id"), (ood, "--ood")):
@@ -163,7 +161,7 @@ def _given(
 def _predicted(bed: Any, setting: str, file: str) -> Any:
     """One model's predictions on the testbed's images of that setting."""
     from shiftbed.importing import read_predictions
-    from shiftbed.tables.place import Measured
+    from shiftbed.results.place import Measured
 
     if setting not in bed.results:
         raise InputError(
@@ -183,7 +181,7 @@ def _predicted(bed: Any, setting: str, file: str) -> Any:
 
 
 def _sensitivity(bed: Any, name: str, shift: Any, level: float) -> dict[str, Any]:
-    from shiftbed.tables.sensitivity import sensitivity
+    from shiftbed.results.sensitivity import sensitivity
 
     found = sensitivity(bed, name, shift, level=level)
     return {
@@ -325,7 +323,7 @@ def plan(
     from shiftbed.analysis.intervals import check_fractions, check_level
     from shiftbed.analysis.planning import power as power_of
     from shiftbed.analysis.planning import simulated_power, smallest
-    from shiftbed.tables.plan import design
+    from shiftbed.results.plan import design
     from shiftbed.testbed import open_testbed
 
     check_level(level)

@@ -20,8 +20,6 @@ from shiftbed.cli.fitting import (
 )
 from shiftbed.cli.output import TestbedName
 
-__all__ = ["plot"]
-
 
 def plot(
     output: Annotated[

@@ -11,7 +11,6 @@ from shiftbed.errors import InputError
 if TYPE_CHECKING:
     from shiftbed.labels import LabelPolicy
 
-__all__ = ["ClassMapFile", "How", "Like", "SubsetText", "policy_of", "read_class_map"]
 
 SubsetText = Annotated[
     str | None, typer.Option("--subset", help="Only these classes: 1,5,7 or a file of indices.")

@@ -24,9 +24,7 @@ from shiftbed.errors import InputError, unknown
 if TYPE_CHECKING:
     import polars as pl
 
-    from shiftbed.tables.predictiveness import Study
-
-__all__ = ["predictiveness"]
+    from shiftbed.results.predictiveness import Study
 
 
 def predictiveness(
@@ -61,8 +59,8 @@ def predictiveness(
     json: AsJson = False,
 ) -> None:
     """Which metric tells OOD error? Averaged correlations over (ID, OOD) pairs, with intervals."""
-    from shiftbed.tables import predictiveness as tables
-    from shiftbed.tables.upstream import with_upstream
+    from shiftbed.results import predictiveness as tables
+    from shiftbed.results.upstream import with_upstream
 
     makers = {"scores": tables.scores, "matrix": tables.matrix_table, "transfer": tables.transfer}
     if show not in makers:
@@ -120,7 +118,7 @@ def _told(study: "Study", show: str) -> list[str]:
 
 
 def _json_predictiveness(study: "Study", by: str | None, source: str, notes: list[str]) -> None:
-    from shiftbed.tables import predictiveness as tables
+    from shiftbed.results import predictiveness as tables
 
     whole = tables.matrix(study)
     found: dict[str, Any] = {
@@ -154,7 +152,7 @@ def _draw_predictiveness(
 ) -> None:
     from shiftbed.figures import predictiveness as charts
     from shiftbed.figures import save
-    from shiftbed.tables.predictiveness import matrix
+    from shiftbed.results.predictiveness import matrix
 
     if by is not None and show != "scores":
         raise InputError(f"a figure by {by} is of the scores; draw the {show} without --by")

@@ -7,8 +7,6 @@ import typer
 
 from shiftbed.cli.output import AsJson, Level, as_json, number, records, table
 
-__all__ = ["predictors"]
-
 _MARKS = {1: " **", 2: " *"}
 
 
@@ -52,7 +50,7 @@ def predictors(
     from shiftbed.figures import save
     from shiftbed.figures.gallery import open_source
     from shiftbed.figures.predictors import best_metric, group_lines
-    from shiftbed.tables.predictors import predictor_table
+    from shiftbed.results.predictors import predictor_table
 
     bed = open_source(source).testbed
     chosen: Any = models or "all"
@@ -83,7 +81,7 @@ def predictors(
 
 
 def _show(name: str, by: str | None, found: Any, groups: bool, level: float) -> None:
-    from shiftbed.tables.predictors import AVERAGE
+    from shiftbed.results.predictors import AVERAGE
 
     rows: list[tuple[Any, ...]] = []
     for r in found.iter_rows(named=True):

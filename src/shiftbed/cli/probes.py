@@ -13,12 +13,11 @@ from shiftbed.cli.output import AsJson, Level, as_json, number, records, table
 from shiftbed.errors import InputError
 
 if TYPE_CHECKING:
-    from shiftbed.evaluate.data import TestSet
-    from shiftbed.evaluate.models import Model
-    from shiftbed.evaluate.probes import Probe
+    from shiftbed.evaluation.data import TestSet
+    from shiftbed.evaluation.models import Model
+    from shiftbed.evaluation.probes import Probe
     from shiftbed.store import PredictionStore
 
-__all__ = ["probe"]
 
 FOURIER = ("amplitude", "phase")
 Report = Callable[[str, int, int], None]
@@ -109,9 +108,9 @@ def probe(
     """
     from shiftbed.analysis.intervals import check_level
     from shiftbed.cli.setting_options import model_name, preprocessing_of
-    from shiftbed.evaluate.data import open_test_set
-    from shiftbed.evaluate.models import resolve
-    from shiftbed.evaluate.probes.smoothness import VARIANTS
+    from shiftbed.evaluation.data import open_test_set
+    from shiftbed.evaluation.models import resolve
+    from shiftbed.evaluation.probes.smoothness import VARIANTS
 
     check_level(level)
     if variant not in VARIANTS:
@@ -172,7 +171,7 @@ class _Given:
 def _given(model: "Model", test_set: "TestSet", path: str, store: Path, name: str) -> _Given:
     """The setting is called as ``shiftbed eval`` calls it, and must hold the same examples."""
     from shiftbed.cli.setting_options import set_name
-    from shiftbed.evaluate.data.authors import split_spec
+    from shiftbed.evaluation.data.authors import split_spec
     from shiftbed.store import PredictionStore
 
     setting = test_set.name if split_spec(path) is not None else set_name(path)
@@ -193,8 +192,8 @@ def _probes(
     projections: int | None,
     seed: int,
 ) -> "list[Probe]":
-    from shiftbed.evaluate.probes import default_probe
-    from shiftbed.evaluate.probes.settings import default_projections
+    from shiftbed.evaluation.probes import default_probe
+    from shiftbed.evaluation.probes.settings import default_projections
 
     if projections is None:
         projections = default_projections(given.model.classes)
@@ -221,9 +220,9 @@ def _measured(
     report: Report,
 ) -> dict[str, Any]:
     """Scores of the probes asked for, and why some cannot be had."""
-    from shiftbed.evaluate.probes import probe_model
+    from shiftbed.evaluation.probes import probe_model
+    from shiftbed.results.scores import score
     from shiftbed.store.probes import PROBE_METRICS
-    from shiftbed.tables.scores import score
 
     refused = probe_model(
         given.store,
@@ -258,7 +257,7 @@ def _heatmap(
     seed: int,
     report: Report,
 ) -> dict[str, Any]:
-    from shiftbed.evaluate.probes import heat_map
+    from shiftbed.evaluation.probes import heat_map
     from shiftbed.figures import save
     from shiftbed.figures.spectra import error_map
 
@@ -287,8 +286,8 @@ def _heatmap(
 def _spectra(
     given: _Given, path: Path, corruptions: list[str], images: int, seed: int, level: float
 ) -> list[dict[str, Any]]:
-    from shiftbed.evaluate.perturbations import spelled_out
-    from shiftbed.evaluate.probes import spectra_of
+    from shiftbed.evaluation.perturbations import spelled_out
+    from shiftbed.evaluation.probes import spectra_of
     from shiftbed.figures import save
     from shiftbed.figures.spectra import spectrum_chart
 
@@ -310,7 +309,7 @@ def _spectra(
 
 def _strip(given: _Given, path: Path, probes: "list[Probe]", pair: int) -> None:
     from shiftbed.atomic import write_atomically
-    from shiftbed.evaluate.probes import path_strip
+    from shiftbed.evaluation.probes import path_strip
 
     picture = path_strip(given.model, given.test_set, probes, pair=pair)
     with write_atomically(path) as file:

@@ -4,8 +4,6 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Progress", "RunProgress"]
-
 
 class Progress:
     """Hears of cells and parts and shows them on a terminal."""

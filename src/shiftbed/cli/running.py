@@ -32,8 +32,6 @@ from shiftbed.cli.setting_options import (
 )
 from shiftbed.errors import InputError
 
-__all__ = ["eval_", "run", "score"]
-
 WARNED = ": warning: "
 """In notes that say why a number is not to be trusted."""
 Runner = Annotated[str, typer.Option(help="local, processes or ray.")]
@@ -72,7 +70,7 @@ def run(
     json: AsJson = False,
 ) -> None:
     """Run a testbed: every model in every setting. The same command again continues."""
-    from shiftbed.run import read_spec
+    from shiftbed.engine import read_spec
 
     spec = read_spec(testbed)
     options = _options(batch_size, backend, on_unreadable)
@@ -149,12 +147,12 @@ def eval_(
     json: AsJson = False,
 ) -> None:
     """Evaluate one model on test sets; predictions are kept, and found again the next time."""
-    from shiftbed.run import ModelSpec, RunSpec, TestSetSpec
-    from shiftbed.run.known import known_test_set
-    from shiftbed.run.perturbed import expand, with_automatic
-    from shiftbed.run.spec import setting
+    from shiftbed.engine import ModelSpec, RunSpec, TestSetSpec
+    from shiftbed.engine.known import known_test_set
+    from shiftbed.engine.perturbed import expand, with_automatic
+    from shiftbed.engine.spec import setting
+    from shiftbed.results.scores import score as scores_of
     from shiftbed.store import PredictionStore
-    from shiftbed.tables.scores import score as scores_of
 
     changes = preprocessing_of(preprocessing or [])
     if check:
@@ -243,9 +241,9 @@ def _check(
     from dataclasses import asdict
 
     from shiftbed.analysis.intervals import check_fractions
-    from shiftbed.evaluate.data import open_test_set
-    from shiftbed.evaluate.models import resolve
-    from shiftbed.evaluate.pipeline import check_pipeline
+    from shiftbed.evaluation.data import open_test_set
+    from shiftbed.evaluation.models import resolve
+    from shiftbed.evaluation.pipeline import check_pipeline
 
     if len(test_sets) != 1:
         raise InputError("--check takes one test set: the ID set of the published accuracy")
@@ -299,8 +297,8 @@ def score(
     json: AsJson = False,
 ) -> None:
     """Score a store: any metric of any cell, from the predictions kept."""
+    from shiftbed.results.scores import score as scores_of
     from shiftbed.store import PredictionStore
-    from shiftbed.tables.scores import score as scores_of
 
     opened = PredictionStore.existing(store)
     found = scores_of(
@@ -350,14 +348,14 @@ def _options(
 
 def _with_progress(spec: Any, *, quiet: bool, **options: Any) -> Any:
     from shiftbed.cli.progress import Progress
-    from shiftbed.run import run as run_it
+    from shiftbed.engine import run as run_it
 
     with Progress(quiet=quiet) as progress:
         return run_it(spec, report=progress.part, announce=progress.cells, **options)
 
 
 def _dry_run(spec: Any, json: bool) -> None:
-    from shiftbed.run import plan
+    from shiftbed.engine import plan
     from shiftbed.store import PredictionStore
 
     store = PredictionStore(spec.store)

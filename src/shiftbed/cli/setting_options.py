@@ -8,20 +8,6 @@ import typer
 from shiftbed.cli.output import pairs
 from shiftbed.errors import InputError
 
-__all__ = [
-    "AttackOptions",
-    "Attacks",
-    "Corruptions",
-    "Frost",
-    "Seed",
-    "Share",
-    "model_name",
-    "perturbations_of",
-    "policy_of",
-    "preprocessing_of",
-    "set_name",
-]
-
 Corruptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -47,7 +33,7 @@ def model_name(model: str) -> str:
     """What a model is called in the store: its line, or RUN@STEP where the line names a run."""
     if not model.startswith("run:"):
         return model
-    from shiftbed.train.trained import name_of
+    from shiftbed.training.trained import name_of
 
     return name_of(model)
 

@@ -24,9 +24,8 @@ from shiftbed.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from shiftbed.tables.answers import JointAnswers
+    from shiftbed.results.answers import JointAnswers
 
-__all__ = ["Most", "OnlyModels", "similarity"]
 
 OnlyModels = Annotated[list[str] | None, typer.Option("--model", "-m", help="Only these models.")]
 Most = Annotated[int, typer.Option("--most", "-n", help="How many rows to print.", min=1)]
@@ -78,7 +77,7 @@ def similarity(
     from shiftbed.analysis.similarity import similarity as measure
     from shiftbed.cli.answers import open_answers
     from shiftbed.cli.tablefile import write_table
-    from shiftbed.tables.similarity import model_table, pair_table
+    from shiftbed.results.similarity import model_table, pair_table
 
     check_files(output, figure)
     if baseline and not unsolved:
@@ -163,7 +162,7 @@ def _extra(
     import numpy as np
 
     from shiftbed.analysis.difficulty import unsolved as measure
-    from shiftbed.tables.similarity import (
+    from shiftbed.results.similarity import (
         accuracy_groups,
         class_table,
         difficulty_table,
@@ -214,7 +213,7 @@ def _triplets(
     """The triplets against another file or, if there is no such file, another setting."""
     from shiftbed.analysis.triplets import triplets
     from shiftbed.cli.answers import open_answers
-    from shiftbed.tables.answers import matched
+    from shiftbed.results.answers import matched
 
     is_file = Path(other).exists() or "://" in other or other.endswith(".npz")
     ood = open_answers(other) if is_file else open_answers(source, other)

@@ -8,8 +8,6 @@ import typer
 from shiftbed.cli.output import AsJson, Level, as_json, percent, records, table
 from shiftbed.cli.policies import ClassMapFile, How, Like, SubsetText, policy_of
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Check, clean and exchange prediction stores.", no_args_is_help=True)
 Where = Annotated[str, typer.Argument(help="A prediction store.")]
 
@@ -94,8 +92,8 @@ def twin(
 
     Exit code 1 if some images of some model are not decided by what is stored.
     """
+    from shiftbed.results.twins import twin_table
     from shiftbed.store import PredictionStore
-    from shiftbed.tables.twins import twin_table
 
     policy = policy_of(subset, class_map, how, like)
     named = name or (f"{setting}@{like}-classes" if like else None)

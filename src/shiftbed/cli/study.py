@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from shiftbed.analysis.pairs import PairTable
 
-__all__ = ["Draws", "Kinds", "Seed", "Source", "Tasks", "counted", "open_study", "print_table"]
-__all__ += ["study_notes", "write"]
 
 Source = Annotated[
     str,
@@ -41,7 +39,7 @@ def counted(n: int, what: str) -> str:
 def open_study(
     source: str, kinds: list[str] | None, tasks: list[str] | None, also: list[str] | None = None
 ) -> tuple["PairTable", ...]:
-    from shiftbed.tables.pairs import open_pairs
+    from shiftbed.results.pairs import open_pairs
 
     pairs = open_pairs(source, kinds=kinds or None, also=also or ())
     known = list(dict.fromkeys(pair.task for pair in pairs))
@@ -52,7 +50,7 @@ def open_study(
 
 
 def study_notes(pairs: tuple["PairTable", ...], *, held_out: bool = True) -> list[str]:
-    from shiftbed.tables.pairs import notes_of
+    from shiftbed.results.pairs import notes_of
 
     return notes_of(pairs, held_out=held_out)
 

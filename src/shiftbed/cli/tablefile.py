@@ -10,7 +10,6 @@ from shiftbed.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["TABLE_SUFFIXES", "Figure", "Output", "check_files", "check_table_path", "write_table"]
 
 TABLE_SUFFIXES = (".parquet", ".csv", ".json")
 Output = Annotated[

@@ -9,7 +9,6 @@ from shiftbed.cli.output import AsJson, as_json, percent, table
 if TYPE_CHECKING:
     from shiftbed.testbed import Testbed
 
-__all__ = ["app"]
 
 app = typer.Typer(help="List the published testbeds; 'testbeds show T' lists what is in one.")
 

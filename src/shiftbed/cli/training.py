@@ -10,9 +10,8 @@ from shiftbed.cli.output import AsJson, as_json, table
 from shiftbed.cli.running import Address, Runner, Workers
 
 if TYPE_CHECKING:
-    from shiftbed.train import Job, Recipe
+    from shiftbed.training import Job, Recipe
 
-__all__ = ["train"]
 
 _SHOWN = 20
 
@@ -35,14 +34,14 @@ def train(
     json: AsJson = False,
 ) -> None:
     """Train what a recipe describes. The same command again continues where it stopped."""
-    from shiftbed.train import read_recipe
+    from shiftbed.training import read_recipe
 
     found = read_recipe(recipe)
     if dry_run:
         _dry_run(found, grid or [], json)
         return
     from shiftbed.cli.progress import RunProgress
-    from shiftbed.train.sweep import sweep
+    from shiftbed.training.sweep import sweep
 
     with RunProgress(quiet=json) as progress:
         summary = sweep(

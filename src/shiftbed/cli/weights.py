@@ -8,8 +8,6 @@ import typer
 from shiftbed.cli.output import AsJson, Level, as_json, percent, records, table
 from shiftbed.errors import InputError
 
-__all__ = ["interpolate", "settings_of", "soup"]
-
 _ALPHAS = "0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1"
 LINE = "torch:FILE?arch=PREFIX:NAME or PREFIX:NAME?weights=FILE"
 
@@ -43,11 +41,11 @@ def interpolate(
     to fit the line on are in the store: shiftbed plot --testbed STORE --chart trajectories.
     """
     from shiftbed.cli.progress import Progress
-    from shiftbed.run import RunSpec
-    from shiftbed.run import run as run_it
+    from shiftbed.engine import RunSpec
+    from shiftbed.engine import run as run_it
+    from shiftbed.results.scores import score
     from shiftbed.store import PredictionStore
-    from shiftbed.tables.scores import score
-    from shiftbed.train.weight_files import path_models, path_name
+    from shiftbed.training.weight_files import path_models, path_name
 
     if backend not in ("auto", "torch", "compile", "onnxruntime"):
         raise InputError(f"--backend must be auto, torch, compile or onnxruntime, got {backend!r}")
@@ -116,9 +114,9 @@ def soup(
     json: AsJson = False,
 ) -> None:
     """Average the weights of several models, all of them or greedily, into one file."""
-    from shiftbed.train.weight_files import held_out as held_out_of
-    from shiftbed.train.weight_files import same_line
-    from shiftbed.train.weights import greedy_soup, uniform_soup
+    from shiftbed.training.weight_files import held_out as held_out_of
+    from shiftbed.training.weight_files import same_line
+    from shiftbed.training.weights import greedy_soup, uniform_soup
 
     if how not in ("greedy", "uniform"):
         raise InputError(f"--how must be greedy or uniform, got {how!r}")
@@ -217,9 +215,9 @@ def _shifts(ids: list[str], about: dict[str, Any]) -> Any:
 def settings_of(test_sets: list[str]) -> Any:
     """Each test set as it is; a set of the catalogue by NAME@DIR."""
     from shiftbed.cli.setting_options import set_name
-    from shiftbed.run import TestSetSpec
-    from shiftbed.run.known import known_test_set
-    from shiftbed.run.spec import setting
+    from shiftbed.engine import TestSetSpec
+    from shiftbed.engine.known import known_test_set
+    from shiftbed.engine.spec import setting
 
     sets: list[TestSetSpec] = []
     for path in test_sets:

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.scales import Scale
 
-__all__ = ["Axis", "fit_axis", "percent"]
-
 Floats = NDArray[np.float64]
 _MOST = 17
 """Ticks are no closer than this part of the axis."""

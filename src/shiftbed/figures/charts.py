@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 
-__all__ = ["Bars", "Chart", "Curve", "Curves", "Dots", "Heatmap", "Line", "Panels"]
-
 Floats = NDArray[np.float64]
 
 

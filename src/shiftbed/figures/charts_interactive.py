@@ -10,8 +10,6 @@ from shiftbed.figures.palette import looks
 from shiftbed.figures.texts import GREY, safe
 from shiftbed.figures.traces import FONT, MANY, rgba
 
-__all__ = ["chart_figure"]
-
 _GRID = "#E6E6E6"
 _FORMAT = {"gridcolor": _GRID, "zeroline": False}
 _CELLS = 600

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_chart", "size_of"]
 
 _GREY = "#555555"
 _ROOM = 40

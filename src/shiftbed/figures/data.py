@@ -26,8 +26,6 @@ from shiftbed.scales import scale as find_scale
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import Choice
 
-__all__ = ["Scatter", "measured_axis", "scatter"]
-
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _JUDGED = ("predicted", "effective", "low", "high", "prediction_low", "prediction_high", "p_value")

@@ -10,9 +10,7 @@ from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.patterns import PATTERNS
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Bars, Curve, Curves, Dots, Heatmap, Line, Panels
-from shiftbed.tables.patterns import accuracy_of
-
-__all__ = ["count_bars", "factor_panels", "pattern_panels"]
+from shiftbed.results.patterns import accuracy_of
 
 
 def factor_panels(found: Factors, *, title: str) -> Panels:

@@ -14,16 +14,14 @@ import numpy as np
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures.charts import Chart, Panels
 from shiftbed.records import Shift
+from shiftbed.results.correlation import NATURAL
 from shiftbed.store import PredictionStore
-from shiftbed.tables.correlation import NATURAL
 from shiftbed.testbed import PUBLISHED, Testbed, open_testbed, testbed_from_store
 
 if TYPE_CHECKING:
     import polars as pl
 
     from shiftbed.analysis.pairs import PairTable
-
-__all__ = ["CHARTS", "Missing", "Source", "View", "chart", "gallery", "open_source", "patterns_of"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,7 +156,7 @@ def _probes(source: Source, shift: str | None) -> Chart:
 
 def _predictiveness(source: Source, shift: str | None) -> Chart:
     from shiftbed.figures.predictiveness import matrix_heatmap
-    from shiftbed.tables import predictiveness as tables
+    from shiftbed.results import predictiveness as tables
 
     whole = tables.matrix(tables.study(_pairs(source)))
     return matrix_heatmap(
@@ -177,7 +175,7 @@ def _factors(source: Source, shift: str | None) -> Chart:
 
 def patterns_of(source: Source) -> "pl.DataFrame":
     """The pattern of every shift, and whether its line is to be trusted."""
-    from shiftbed.tables.patterns import pattern_table
+    from shiftbed.results.patterns import pattern_table
 
     bed, pairs = source.testbed, _pairs(source)
     settings = {name for pair in pairs for name in (pair.source, pair.target)}
@@ -187,7 +185,7 @@ def patterns_of(source: Source) -> "pl.DataFrame":
 
 def _patterns(source: Source, shift: str | None) -> Chart:
     from shiftbed.figures.factors import count_bars
-    from shiftbed.tables.patterns import pattern_counts
+    from shiftbed.results.patterns import pattern_counts
 
     return count_bars(pattern_counts(patterns_of(source), 0.95), title="Patterns by task")
 
@@ -200,7 +198,7 @@ def _multiples(source: Source, shift: str | None) -> Chart:
 
 
 def _pairs(source: Source) -> tuple["PairTable", ...]:
-    from shiftbed.tables.pairs import pairs_from_store, pairs_from_testbed
+    from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
 
     if source.store is not None:
         return tuple(pairs_from_store(source.store))

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures.palette import KINDS, MOST, OTHER, OWN
 
-__all__ = ["FEWEST", "grouped", "split_by"]
-
 Bools = NDArray[np.bool_]
 FEWEST = 3
 """A line needs this many models."""

@@ -18,8 +18,6 @@ from shiftbed.figures.plane import Plane
 from shiftbed.figures.texts import GREY
 from shiftbed.figures.traces import FONT, flat, space
 
-__all__ = ["CONFIG", "figure", "fragment", "html_page", "plotly_script", "save_html", "script_json"]
-
 CONFIG = {
     "displaylogo": False,
     "responsive": True,

@@ -5,8 +5,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["place_labels", "rim", "shorten"]
-
 Floats = NDArray[np.float64]
 _ANGLES = np.linspace(0.0, 2.0 * np.pi, 40, endpoint=False)
 _RADII = np.geomspace(0.8, 18.0, 24)

@@ -7,8 +7,6 @@ besides, so that figures survive printing in grey.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["KINDS", "LINE", "MOST", "OTHER", "OWN", "Style", "looks", "styles", "trend_colours"]
-
 LINE = "#D55E00"
 """Colour of the fitted line, where there is one for all models."""
 OTHER = "other"

@@ -22,8 +22,6 @@ from shiftbed.scales import scale as find_scale
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import Choice
 
-__all__ = ["Plane", "plane"]
-
 Floats = NDArray[np.float64]
 _STEPS = 21
 

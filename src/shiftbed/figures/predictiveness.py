@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Bars, Curve, Curves, Dots, Heatmap, Line, Panels
 
-__all__ = ["architecture_dots", "difficulty_panels", "effect_bars", "group_heatmap"]
-__all__ += ["head_bars", "matrix_heatmap", "score_bars", "transfer_bars"]
-
 Floats = NDArray[np.float64]
 
 

@@ -11,11 +11,9 @@ import numpy as np
 from shiftbed.analysis.predictors import Predictor, ranks
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Dots, Line, Panels
-from shiftbed.tables.predictors import groups_by, metrics_and_shifts, on_scale, predictors
+from shiftbed.results.predictors import groups_by, metrics_and_shifts, on_scale, predictors
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import Choice
-
-__all__ = ["best_metric", "group_lines"]
 
 _FAINTEST = 0.06
 

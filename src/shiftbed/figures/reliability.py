@@ -9,8 +9,6 @@ from shiftbed.errors import InputError
 from shiftbed.figures.charts import Curve, Curves, Line
 from shiftbed.store import PredictionStore, read_answers
 
-__all__ = ["MOST", "reliability_diagram"]
-
 MOST = 6
 """Models in one diagram, the first in name."""
 

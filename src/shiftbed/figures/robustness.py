@@ -7,11 +7,9 @@ from shiftbed.analysis.association import pearson
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Dots, Heatmap, Line
 from shiftbed.records import Shift
-from shiftbed.tables.correlation import NATURAL, synthetic_natural
-from shiftbed.tables.predictors import predictors
+from shiftbed.results.correlation import NATURAL, synthetic_natural
+from shiftbed.results.predictors import predictors
 from shiftbed.testbed.record import Testbed
-
-__all__ = ["grid", "probes", "relative", "synthetic"]
 
 _AXES = (Line(name="", slope=0.0, intercept=0.0), Line(name="", slope=np.inf, intercept=0.0))
 _MOST = 100

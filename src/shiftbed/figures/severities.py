@@ -6,11 +6,9 @@ import numpy as np
 
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Curve, Curves, Panels
-from shiftbed.tables.corruption_error import corrupted_settings
+from shiftbed.results.corruption_error import corrupted_settings
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import Choice, choose
-
-__all__ = ["FAMILIES", "severities"]
 
 FAMILIES = {
     "Noise": ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),

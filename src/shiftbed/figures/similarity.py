@@ -9,14 +9,6 @@ from shiftbed.analysis.similarity import Similarity
 from shiftbed.analysis.triplets import Triplets
 from shiftbed.figures.charts import Dots, Heatmap, Line
 
-__all__ = [
-    "dominance_against_difference",
-    "dominance_map",
-    "estimates_chart",
-    "made_chart",
-    "triplet_chart",
-]
-
 _EQUAL = Line(name="y = x", slope=1.0)
 _MOST = 2500
 """Points drawn at most; more hide each other."""

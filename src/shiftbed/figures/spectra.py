@@ -9,8 +9,6 @@ import polars as pl
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.figures.charts import Curve, Curves, Heatmap, Panels
 
-__all__ = ["error_map", "spectrum_chart"]
-
 
 def error_map(frame: pl.DataFrame, size: tuple[int, int], *, title: str = "") -> Heatmap:
     """Error per frequency, 0 in the middle; ``frame`` has i, j, wrong, n, one of each ±(i, j).

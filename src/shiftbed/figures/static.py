@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["STATIC", "STYLES", "draw", "save_static"]
 
 STATIC = (".png", ".svg", ".pdf")
 _STYLE = {

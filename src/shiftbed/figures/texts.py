@@ -14,8 +14,6 @@ from shiftbed.figures.data import Scatter
 from shiftbed.figures.plane import Plane
 from shiftbed.figures.words import interval, points
 
-__all__ = ["GREY", "accuracy_text", "hover_text", "safe", "sparse", "ticks", "title"]
-
 GREY, _GRID = "#555555", "#E6E6E6"
 
 

@@ -16,8 +16,6 @@ from shiftbed.figures.plane import Plane
 from shiftbed.figures.texts import GREY, accuracy_text, hover_text, safe, sparse, ticks, title
 from shiftbed.figures.words import count
 
-__all__ = ["FONT", "MANY", "flat", "rgba", "space"]
-
 MANY = 1000
 """Above so many points WebGL draws them."""
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"

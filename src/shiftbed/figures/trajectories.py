@@ -11,8 +11,6 @@ from shiftbed.figures.charts import Curve, Curves, Line
 from shiftbed.records import Shift
 from shiftbed.testbed.record import Testbed
 
-__all__ = ["MOST", "trajectories"]
-
 MOST = 8
 """Single runs drawn beside the mean."""
 _BINS = 100

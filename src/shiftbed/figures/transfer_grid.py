@@ -6,9 +6,7 @@ import polars as pl
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures.charts import Heatmap
 from shiftbed.figures.severities import FAMILIES
-from shiftbed.tables.transfer_grid import CLEAN
-
-__all__ = ["VALUES", "transfer_heatmap"]
+from shiftbed.results.transfer_grid import CLEAN
 
 VALUES = ("accuracy", "gain")
 _ORDER = ("none", CLEAN, *(name for family in FAMILIES.values() for name in family))

@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.baseline import Baseline
 
-__all__ = ["Trend", "trends"]
-
 Floats = NDArray[np.float64]
 _STEPS = 201
 

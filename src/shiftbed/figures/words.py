@@ -9,18 +9,6 @@ from shiftbed.figures.groups import FEWEST
 from shiftbed.scales import Scale
 from shiftbed.testbed.record import Testbed
 
-__all__ = [
-    "axis_title",
-    "count",
-    "equation",
-    "interval",
-    "line_name",
-    "listed",
-    "notes",
-    "points",
-    "reading",
-]
-
 
 def count(models: int) -> str:
     """

@@ -17,8 +17,6 @@ from shiftbed.records import ImageResults, Shift
 from shiftbed.testbed import Testbed, published
 from shiftbed.testbed.select import Choice
 
-__all__ = ["assemble"]
-
 _LIMIT = 10**8
 
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError
 from shiftbed.importing.table import Table, empty, tabulate
 
-__all__ = ["read_delimited"]
-
 DELIMITERS = (",", ";", "\t")
 _SAMPLE = 2**16
 Raw = tuple[list[str], list[pl.Series], NDArray[np.int64]]

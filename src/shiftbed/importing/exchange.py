@@ -22,8 +22,6 @@ from shiftbed.importing.predictions import ONE, Predictions, parse_predictions
 from shiftbed.importing.reading import read_bytes
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
 
-__all__ = ["export_predictions", "import_predictions"]
-
 Key = tuple[str, str]
 
 

@@ -9,9 +9,6 @@ import polars as pl
 from shiftbed.errors import InputError
 from shiftbed.importing.table import Table, empty, shown, tabulate
 
-__all__ = ["read_json", "read_json_lines"]
-
-
 # Objects become tuples of their pairs, so that repeated keys are seen; numbers stay text, so that
 # what a message shows is what the file says.
 _decoder = json.JSONDecoder(

@@ -14,8 +14,6 @@ from shiftbed.importing.table import Table
 from shiftbed.importing.values import fractions, looks_numeric
 from shiftbed.testbed.published import published
 
-__all__ = ["detect", "read_open_clip", "read_timm", "timm_setting"]
-
 _TIMM_FILES = {
     "results-imagenet": "imagenet",
     "results-imagenet-real": "imagenet_real",

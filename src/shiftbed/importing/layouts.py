@@ -17,8 +17,6 @@ from shiftbed.importing.values import (
     wholes,
 )
 
-__all__ = ["INFO", "keyed", "read_long", "read_wide", "required"]
-
 INFO = (
     *("param_count", "img_size", "crop_pct", "gflops"),  # columns of the published testbeds
     *("sparsity", "step", "epoch", "seed"),

@@ -11,8 +11,6 @@ from shiftbed.importing.values import typed
 from shiftbed.testbed import choose
 from shiftbed.testbed.select import Choice
 
-__all__ = ["UNSPECIFIED", "at_part", "check_evaluated", "fit_set", "merge_models", "place"]
-
 UNSPECIFIED = "unspecified"
 """Kind of a model of which no file says it."""
 PART = " part"

@@ -9,8 +9,6 @@ import polars as pl
 from shiftbed.importing.predictions import Predictions
 from shiftbed.importing.table import Table
 
-__all__ = ["LINE", "Part", "cells_of", "models_of", "part_of_predictions"]
-
 LINE = " line"
 """Column that says where a row stands; a file's own columns never start with a space."""
 

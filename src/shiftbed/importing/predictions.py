@@ -22,8 +22,6 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.importing.reading import LIMIT, is_archive, read_bytes
 from shiftbed.importing.table import shown
 
-__all__ = ["ModelResults", "Predictions", "fingerprint", "parse_predictions", "read_predictions"]
-
 ONE = "top1"
 """The array of a file with one setting, which is named after the file."""
 _DAMAGED = (

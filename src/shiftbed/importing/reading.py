@@ -12,8 +12,6 @@ from shiftbed.importing.delimited import read_delimited
 from shiftbed.importing.jsons import read_json, read_json_lines
 from shiftbed.importing.table import Table, empty, shown, tabulate
 
-__all__ = ["is_archive", "read_bytes", "read_table"]
-
 LIMIT = 4 * 2**30
 """No file of results is larger than this."""
 _DELIMITED = (".csv", ".tsv", ".txt", ".tab")

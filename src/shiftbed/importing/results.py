@@ -19,8 +19,6 @@ from shiftbed.records import Shift
 from shiftbed.testbed import Testbed
 from shiftbed.testbed.select import Choice
 
-__all__ = ["LAYOUTS", "import_results"]
-
 LAYOUTS = ("wide", "long", "timm", "open_clip", "predictions")
 
 

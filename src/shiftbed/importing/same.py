@@ -11,8 +11,6 @@ from shiftbed.errors import InputError
 from shiftbed.importing.predictions import Predictions
 from shiftbed.importing.table import shown
 
-__all__ = ["file_keys", "name_settings", "unite"]
-
 _SEPARATORS = "_-. "
 
 

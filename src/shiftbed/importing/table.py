@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 
-__all__ = ["Table", "empty", "first", "shown", "tabulate"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:

@@ -14,8 +14,6 @@ from shiftbed.errors import InputError
 from shiftbed.importing.predictions import ONE, _form, _load, _models
 from shiftbed.importing.table import shown
 
-__all__ = ["Unlabelled", "parse_unlabelled"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Unlabelled:

@@ -8,9 +8,6 @@ import polars as pl
 from shiftbed.errors import InputError
 from shiftbed.importing.table import Table, first
 
-__all__ = ["MOST", "Unit", "fractions", "looks_numeric", "pointed", "reals", "truths"]
-__all__ += ["typed", "wholes"]
-
 Unit = Literal["fraction", "percent"]
 MOST = 2**31 - 1
 """The largest test-set size a testbed file can hold."""

@@ -12,8 +12,6 @@ from scipy.special import logsumexp
 
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["HOW", "ClassMap", "Subset", "check_width", "step_from_json", "whole_number"]
-
 HOW = {
     "max": "max of softmax",
     "mean": "mean of softmax",

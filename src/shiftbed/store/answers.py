@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError
 from shiftbed.store.store import PredictionStore, StoredTestSet
 
-__all__ = ["Answers", "read_answers"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Answers:

@@ -11,8 +11,6 @@ from shiftbed.store.parts import read_part
 from shiftbed.store.probes import probe_folder, probe_parts, probe_record_of
 from shiftbed.store.store import PredictionStore, Range, cell_folder
 
-__all__ = ["Problem", "collect_garbage", "verify"]
-
 Kind = Literal["missing", "duplicate", "damaged", "orphan", "leftover", "failed"]
 
 

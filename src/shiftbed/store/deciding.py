@@ -22,17 +22,6 @@ from shiftbed.store.names import part_name
 from shiftbed.store.parts import read_part
 from shiftbed.store.store import PredictionStore, cell_folder
 
-__all__ = [
-    "UNDECIDED",
-    "UNREADABLE",
-    "Decided",
-    "computed_from",
-    "decide",
-    "from_logits",
-    "kept_parts",
-    "twin_answers",
-]
-
 UNDECIDED = -1
 UNREADABLE = -2
 _BLOCK = 8192

@@ -11,8 +11,6 @@ from typing import Any, Protocol
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
 
-__all__ = ["Files", "LocalFiles", "RemoteFiles", "open_files"]
-
 
 class Files(Protocol):
     """Byte files by relative name, with '/' between folders."""

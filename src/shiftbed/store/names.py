@@ -3,8 +3,6 @@
 import hashlib
 from urllib.parse import quote, unquote
 
-__all__ = ["decode", "encode", "part_name", "part_range"]
-
 _LONGEST = 180
 
 

@@ -16,8 +16,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-__all__ = ["part_from_logits", "part_from_top", "read_part", "write_part"]
-
 Floats = NDArray[np.float32]
 
 

@@ -21,20 +21,6 @@ from shiftbed.store.names import encode, part_name, part_range
 from shiftbed.store.parts import read_part, write_part
 from shiftbed.store.store import PredictionStore, Range
 
-__all__ = [
-    "PROBES",
-    "PROBE_METRICS",
-    "probe_folder",
-    "probe_parts",
-    "probe_record",
-    "probe_record_of",
-    "probe_records",
-    "read_probe",
-    "remove_probe_part",
-    "write_probe",
-    "write_probe_part",
-]
-
 PROBES = ("amplitude", "phase", "pixel_within", "pixel_between", "jacobian")
 PROBE_METRICS: dict[str, tuple[str, str]] = {
     **{

@@ -29,8 +29,6 @@ from shiftbed.store.files import open_files
 from shiftbed.store.names import encode, part_name, part_range
 from shiftbed.store.parts import read_part, write_part
 
-__all__ = ["PredictionStore", "StoredTestSet", "cell_folder", "covers"]
-
 FORMAT = 1
 Range = tuple[int, int]
 Key = tuple[str, str]

@@ -30,8 +30,6 @@ from shiftbed.store.deciding import (
 from shiftbed.store.parts import part_from_logits, part_from_top
 from shiftbed.store.store import PredictionStore, StoredTestSet
 
-__all__ = ["Twin", "make_twin", "twin_name", "twin_test_set"]
-
 _SAME = ("info", "spec", "preprocessing", "model_details", "identity", "seed", "backend")
 Integers = NDArray[np.int64]
 

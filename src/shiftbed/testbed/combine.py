@@ -10,8 +10,6 @@ from shiftbed.errors import InputError
 from shiftbed.records import Shift
 from shiftbed.testbed.record import Testbed
 
-__all__ = ["combine"]
-
 
 def combine(testbeds: Sequence[Testbed]) -> Testbed:
     """All models of the testbeds in all their settings; settings of one name are one setting.

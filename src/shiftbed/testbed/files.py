@@ -22,8 +22,6 @@ from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Shift
 from shiftbed.testbed.record import Testbed
 
-__all__ = ["read_testbed", "write_atomically", "write_testbed"]
-
 FORMAT = 1
 _CELL = ("setting", "value", "n", "right")
 _MODEL = {"model": pl.String, "kind": pl.String, "in_fit_set": pl.Boolean, "parent": pl.String}

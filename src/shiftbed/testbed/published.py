@@ -7,8 +7,6 @@ from shiftbed.errors import unknown
 from shiftbed.testbed.files import read_testbed
 from shiftbed.testbed.record import Testbed
 
-__all__ = ["PUBLISHED", "published"]
-
 PUBLISHED = ("imagenet-testbed-2020", "robustnets-2022", "timm", "openclip")
 
 

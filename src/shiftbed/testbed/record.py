@@ -20,8 +20,6 @@ from shiftbed.scales import LOGIT, Scale
 from shiftbed.testbed.select import Choice, choose
 from shiftbed.testbed.table import robustness_table
 
-__all__ = ["Testbed"]
-
 Floats = NDArray[np.float64]
 PUBLISHED_KNEE = "published"
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["Choice", "choose"]
-
 Choice = (
     None | str | Sequence[str] | NDArray[np.bool_] | pl.Expr | Callable[[pl.DataFrame], pl.Series]
 )

@@ -12,8 +12,6 @@ from shiftbed.store import PredictionStore, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.testbed.record import Testbed
 
-__all__ = ["testbed_from_store"]
-
 
 def testbed_from_store(store: PredictionStore) -> Testbed:
     """Top-1 accuracies of all complete cells, with per-image results for paired intervals.

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.intervals import benjamini_hochberg
 
-__all__ = ["COLUMNS", "robustness_table"]
-
 COLUMNS = [
     "model",
     "kind",

@@ -1,0 +1,16 @@
+"""ID test sets from image–text pairs: classes named in captions, balanced, held out (shi2023)."""
+
+from shiftbed.captioning.build import CaptionReport, make_test_set
+from shiftbed.captioning.classes import CaptionClass, read_classes
+from shiftbed.captioning.match import AMBIGUOUS, NONE, Matcher, make_matcher
+
+__all__ = [
+    "AMBIGUOUS",
+    "NONE",
+    "CaptionClass",
+    "CaptionReport",
+    "Matcher",
+    "make_matcher",
+    "make_test_set",
+    "read_classes",
+]

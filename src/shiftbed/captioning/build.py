@@ -1,0 +1,268 @@
+"""``make_test_set``: from image–text pairs to a labelled, balanced, held-out ID test set.
+
+After shi2023, Section 5.1 and Appendix B.2. Two passes, each with a batch of rows in memory. The
+first matches classes and keeps 12 bytes for every row that names one; then the images are drawn;
+the second finds all rows of these images, so that no copy of a test image stays in training.
+"""
+
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.atomic import write_atomically
+from shiftbed.captioning.classes import CaptionClass, read_classes
+from shiftbed.captioning.columns import Asked, Problems
+from shiftbed.captioning.match import AMBIGUOUS, NONE, Matcher, make_matcher
+from shiftbed.captioning.select import Selection, check_sizes, ranks, select
+from shiftbed.captioning.sources import batches, expand
+from shiftbed.captioning.writing import write_test_set
+
+Heard = Callable[[str, int, int | None], None]
+"""Is told which pass it is, how many rows are done, and how many there are if that is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionReport:
+    """What the captions came to; written as ``report.json``."""
+
+    sources: tuple[str, ...]
+    rows: int
+    empty: int
+    """Rows with neither tags nor text."""
+    unmatched: int
+    ambiguous: int
+    """Rows that name several classes."""
+    labelled: int
+    """Rows that name exactly one."""
+    duplicates: int
+    conflicts: int
+    problems: dict[str, int]
+    """Rows left out or read only in part, by reason."""
+    classes: int
+    kept_classes: int
+    test_examples: int
+    held_out_rows: int
+    """Rows of the test examples, copies included: keep these out of training."""
+    min_matches: int
+    per_class: int
+    seed: int
+    shared_names: tuple[str, ...]
+    """Names that several classes have, so that they decide nothing."""
+    opens: str
+    """The file that ``open_test_set`` opens."""
+    root: str
+    """Where its paths start."""
+    note: str = ""
+
+    @property
+    def ambiguous_share(self) -> float | None:
+        """Of the rows that name a class, the share that names several."""
+        named = self.ambiguous + self.labelled
+        return self.ambiguous / named if named else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"ambiguous_share": self.ambiguous_share}
+
+
+def make_test_set(
+    sources: Iterable[str | Path],
+    classes: str | Path | Sequence[CaptionClass],
+    output: str | Path,
+    *,
+    min_matches: int = 100,
+    per_class: int = 50,
+    seed: int = 0,
+    text_column: str | None = None,
+    tags_column: str | None = None,
+    id_column: str | None = None,
+    hear: Heard = lambda stage, done, total: None,
+) -> CaptionReport:
+    """Make a test set from captions; writes test.csv (and test.tar), holdout.csv, classes.csv,
+    kept.txt and, last, report.json into ``output``.
+
+    A killed call continues with the first file it had not finished.
+    """
+    check_sizes(min_matches, per_class)
+    paths = expand(sources)
+    known = read_classes(classes) if isinstance(classes, str | Path) else tuple(classes)
+    asked = Asked(text=text_column, tags=tags_column, id=id_column)
+    matcher = make_matcher(known)
+    folder = Path(output)
+    pieces = _first_pass(paths, matcher, asked, seed, folder / ".pieces", hear)
+    drawn = select(
+        ((one.rank, one.code) for one in pieces),
+        len(known),
+        min_matches=min_matches,
+        per_class=per_class,
+    )
+    total = sum((one.counts for one in pieces), Counter[str]())
+    held = _second_pass(paths, matcher, asked, seed, drawn, total["rows"], hear)
+    written = write_test_set(folder, paths, known, drawn, held)
+    report = CaptionReport(
+        sources=tuple(map(str, paths)),
+        **{name: total[name] for name in ("rows", "empty", "unmatched", "ambiguous", "labelled")},
+        duplicates=drawn.duplicates,
+        conflicts=drawn.conflicts,
+        problems={
+            key.removeprefix("problem:"): count
+            for key, count in sorted(total.items())
+            if key.startswith("problem:") and count
+        },
+        classes=len(known),
+        kept_classes=int(drawn.kept.sum()),
+        test_examples=len(drawn.ranks),
+        held_out_rows=len(held),
+        min_matches=min_matches,
+        per_class=per_class,
+        seed=seed,
+        shared_names=matcher.shared,
+        opens=written.opens,
+        root=written.root,
+        note=_note(drawn, known, min_matches) or written.note,
+    )
+    with write_atomically(folder / "report.json") as file:
+        file.write(json.dumps(report.as_dict(), indent=1, ensure_ascii=False).encode())
+    _forget(folder / ".pieces")
+    return report
+
+
+def _note(drawn: Selection, classes: Sequence[CaptionClass], least: int) -> str:
+    if drawn.kept.any():
+        return ""
+    best = int(drawn.matches.argmax())
+    return (
+        f"no class has {least} matches, so the test set is empty; {classes[best].name!r} has the "
+        f"most, {drawn.matches[best]}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Piece:
+    """What the first pass keeps of one file."""
+
+    rank: NDArray[np.uint64]
+    code: NDArray[np.int32]
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def _first_pass(
+    paths: Sequence[Path],
+    matcher: Matcher,
+    asked: Asked,
+    seed: int,
+    folder: Path,
+    hear: Heard,
+) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    for path in paths:
+        done = sum(one.counts["rows"] for one in pieces)
+        place = folder / f"{_fingerprint(path, matcher, asked, seed)}.npz"
+        piece = _read_piece(place)
+        if piece is None:
+            piece = _match_file(path, matcher, asked, seed, partial(_tell, hear, done))
+            _write_piece(place, piece)
+        pieces.append(piece)
+        hear("match", done + piece.counts["rows"], None)
+    return pieces
+
+
+def _tell(hear: Heard, before: int, rows: int) -> None:
+    hear("match", before + rows, None)
+
+
+def _match_file(
+    path: Path, matcher: Matcher, asked: Asked, seed: int, hear: Callable[[int], None]
+) -> _Piece:
+    problems, counts = Problems(), Counter[str]()
+    rank, code = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int32)]
+    for frame in batches(path, asked, problems):
+        found = matcher(frame["words"])
+        rows = np.flatnonzero(found != NONE)
+        rank.append(ranks(frame["identity"][rows], seed))
+        code.append(found[rows])
+        empty = frame["words"].null_count()
+        counts.update(
+            rows=len(frame),
+            empty=empty,
+            unmatched=len(frame) - len(rows) - empty,
+            ambiguous=int((found == AMBIGUOUS).sum()),
+            labelled=int((found >= 0).sum()),
+        )
+        hear(counts["rows"])
+    counts.update({f"problem:{kind}": n for kind, n in problems.counts.items()})
+    return _Piece(rank=np.concatenate(rank), code=np.concatenate(code), counts=counts)
+
+
+def _second_pass(
+    paths: Sequence[Path],
+    matcher: Matcher,
+    asked: Asked,
+    seed: int,
+    drawn: Selection,
+    total: int,
+    hear: Heard,
+) -> pl.DataFrame:
+    """All rows of the drawn images: source, row, id, …, rank and the class matched."""
+    held, done = [], 0
+    for number, path in enumerate(paths):
+        for frame in batches(path, asked, Problems()):
+            rank = ranks(frame["identity"], seed)
+            inside = np.isin(rank, drawn.ranks)
+            done += len(frame)
+            hear("collect", done, total)
+            if not inside.any():
+                continue
+            some = frame.filter(pl.Series(inside))
+            some = some.with_columns(
+                pl.lit(number, dtype=pl.Int64).alias("source"),
+                pl.Series("rank", rank[inside]),
+                pl.Series("code", matcher(some["words"])),
+            ).drop("words", "identity")
+            # copied, for what is filtered would keep the text of the whole batch
+            held.append(pl.DataFrame(some.to_dict(as_series=False), schema=some.schema))
+    return pl.concat(held) if held else pl.DataFrame()
+
+
+def _fingerprint(path: Path, matcher: Matcher, asked: Asked, seed: int) -> str:
+    """Changes with everything that the first pass's result depends on."""
+    at = path.stat()
+    parts = [str(path.absolute()), at.st_size, at.st_mtime_ns, asdict(asked), seed]
+    parts += [matcher.patterns, matcher.classes.tolist()]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _read_piece(place: Path) -> _Piece | None:
+    if not place.is_file():
+        return None
+    try:
+        with np.load(place, allow_pickle=False) as read:
+            counts = Counter[str](json.loads(str(read["counts"])))
+            return _Piece(rank=read["rank"], code=read["code"], counts=counts)
+    except (OSError, ValueError, KeyError, EOFError):
+        return None  # it is made anew
+
+
+def _write_piece(place: Path, piece: _Piece) -> None:
+    data = io.BytesIO()
+    np.savez(data, rank=piece.rank, code=piece.code, counts=np.array(json.dumps(piece.counts)))
+    with write_atomically(place) as file:
+        file.write(data.getvalue())
+
+
+def _forget(folder: Path) -> None:
+    for place in folder.glob("*.npz"):
+        place.unlink(missing_ok=True)
+    for place in folder.glob(".*.part"):
+        place.unlink(missing_ok=True)
+    folder.rmdir()

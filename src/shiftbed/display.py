@@ -1,0 +1,223 @@
+"""How results leave: a table for people, JSON for programs, HTML for notebooks.
+
+Every result of the package is a frozen record derived from ``Result``: it has its numbers as a
+polars frame, and says once which tables a person sees and which object a program gets. The command
+line prints ``str(result)`` or ``result.to_json()`` and adds nothing. Numbers are formatted here
+and nowhere else.
+"""
+
+import io
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import Console
+
+Row = Mapping[str, Any]
+Cell = str | tuple[str, Callable[[Any], str]] | Callable[[Row], Any]
+"""How a column gets its text from a row: a key, a key with its format, or a function of the row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Text ready to be shown: a title, columns, rows and notes; only notes if it has no columns."""
+
+    title: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    notes: tuple[str, ...] = ()
+    left: int = 1
+    """How many of the first columns are aligned left."""
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        rows: "Iterable[Row] | pl.DataFrame",
+        columns: Mapping[str, Cell],
+        *,
+        notes: Iterable[str] = (),
+        left: int = 1,
+    ) -> Self:
+        """A table of rows, column by column.
+
+        >>> made = Table.of("ρ", [{"model": "a", "effective": 0.011}],
+        ...                 {"model": "model", "ρ": ("effective", points)})
+        >>> made.rows
+        (('a', '+1.10'),)
+        """
+        listed = list(rows.iter_rows(named=True)) if hasattr(rows, "iter_rows") else list(rows)
+        lines = tuple(tuple(_text(row, cell) for cell in columns.values()) for row in listed)
+        return cls(title=title, columns=tuple(columns), rows=lines, notes=tuple(notes), left=left)
+
+    def print(self, console: "Console") -> None:
+        """Onto a rich console; names are printed as they are, never read as markup."""
+        from rich import box
+        from rich.table import Table as Grid
+        from rich.text import Text
+
+        if self.title:
+            console.print(Text(self.title, style="bold"), soft_wrap=True)
+        if self.columns:
+            grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
+            for i, column in enumerate(self.columns):
+                side = "left" if i < self.left else "right"
+                grid.add_column(column, justify=side, overflow="fold")  # type: ignore[arg-type]
+            for row in self.rows:
+                grid.add_row(*map(Text, row))
+            console.print(grid)
+        for note in self.notes:
+            console.print(Text(note), soft_wrap=True)
+
+    def html(self) -> str:
+        """The same as HTML, every text escaped."""
+        parts = [f"<p><b>{escape(self.title)}</b></p>"] if self.title else []
+        if self.columns:
+            sides = ["left" if i < self.left else "right" for i in range(len(self.columns))]
+            head = _cells("th", self.columns, sides)
+            body = "".join(f"<tr>{_cells('td', row, sides)}</tr>" for row in self.rows)
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        return "".join(parts + [f"<p>{escape(note)}</p>" for note in self.notes])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Result(ABC):
+    """What a function of the package returns: numbers, and how they are shown."""
+
+    frame: "pl.DataFrame"
+    """The numbers, a row per thing that has one, each with its n and interval."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know beside the numbers."""
+    citation: str = ""
+    """What to cite."""
+
+    @abstractmethod
+    def tables(self) -> Iterable[Table]:
+        """What a person sees."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """What a program gets."""
+
+    def to_json(self) -> str:
+        """``to_dict`` as JSON, as ``--json`` prints it; NaN and infinity become null."""
+        return json.dumps(clean(self.to_dict()), indent=2, ensure_ascii=False)
+
+    def print(self, console: "Console | None" = None) -> None:
+        """Onto the terminal (or another rich console)."""
+        where = console or terminal()
+        for table in self.tables():
+            table.print(where)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        self.print(Console(file=text, highlight=False, width=200))
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in self.tables())
+
+
+def terminal() -> "Console":
+    """Where tables are printed; a pipe or a file has no width to fit into."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=200)
+
+
+def clean(value: Any) -> Any:
+    """JSON has no NaN or infinity: they become null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: clean(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(one) for one in value]
+    return value
+
+
+def records(frame: "pl.DataFrame", columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Rows of a polars frame as dictionaries."""
+    return list((frame.select(columns) if columns else frame).iter_rows(named=True))
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """An accuracy as a percentage.
+
+    >>> percent(0.7613)
+    '76.13'
+    """
+    return "" if _missing(value) else f"{100 * value:.{digits}f}"  # type: ignore[operator]
+
+
+def points(value: float | None, digits: int = 2) -> str:
+    """A difference of accuracies in points, with its sign.
+
+    >>> points(0.0111)
+    '+1.11'
+    """
+    return "" if _missing(value) else f"{100 * value:+.{digits}f}"  # type: ignore[operator]
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """
+    >>> interval(-0.01, 0.02)
+    '-1.00 … +2.00'
+    """
+    return "" if _missing(low) or _missing(high) else f"{points(low)} … {points(high)}"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    return "" if _missing(value) else f"{value:.{digits}f}"
+
+
+def p_value(value: float | None) -> str:
+    """A p-value that never prints as zero.
+
+    >>> p_value(1e-7), p_value(0.0312)
+    ('<0.0001', '0.0312')
+    """
+    if _missing(value):
+        return ""
+    return "<0.0001" if value < 1e-4 else f"{value:.4f}"  # type: ignore[operator]
+
+
+def counted(n: int, what: str) -> str:
+    """
+    >>> counted(1, "pair"), counted(2, "pair")
+    ('1 pair', '2 pairs')
+    """
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def _missing(value: float | None) -> bool:
+    return value is None or not math.isfinite(value)
+
+
+def _text(row: Row, cell: Cell) -> str:
+    if isinstance(cell, str):
+        found = row[cell]
+    elif isinstance(cell, tuple):
+        found = cell[1](row[cell[0]])
+    else:
+        found = cell(row)
+    return "" if found is None else str(found)
+
+
+def _cells(tag: str, texts: Iterable[str], sides: Iterable[str]) -> str:
+    pairs = zip(texts, sides, strict=True)
+    return "".join(
+        f'<{tag} style="text-align:{side}">{escape(text)}</{tag}>' for text, side in pairs
+    )

@@ -1,0 +1,158 @@
+"""Runners: where tasks are executed. Each takes tasks and yields what is done.
+
+A runner is a function ``(tasks, report) -> Iterator[Done]``; ``report`` hears of every part. A task
+is anything that has a key and names the function that does it: a part of a cell, a training run. A
+task whose worker dies is tried again, on another worker, up to three times in all; what it had
+written stays, and is written again to the same bytes.
+"""
+
+import multiprocessing as mp
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
+from typing import Any, ClassVar, Protocol
+
+from shiftbed.engine.jobs import Done
+from shiftbed.errors import InputError
+
+TRIES = 3
+Report = Callable[[Done], None]
+
+
+class Work(Protocol):
+    """What a runner can run."""
+
+    work: ClassVar[str]
+    """``MODULE:NAME`` of a function ``(task, report) -> Done``."""
+
+    @property
+    def key(self) -> tuple[str, str]: ...
+
+
+def in_process(tasks: Iterable[Work], report: Report) -> Iterator[Done]:
+    """One after the other, in this process."""
+    for task in tasks:
+        yield attempt(task, report)
+
+
+def attempt(task: Work, report: Report) -> Done:
+    """Do a task; an error becomes part of the answer, with its last line."""
+    module, _, name = task.work.partition(":")
+    try:
+        done: Done = getattr(import_module(module), name)(task, report)
+        return done
+    except InputError as error:
+        return Done(key=task.key, error=str(error))
+    except Exception as error:  # a model can raise anything; the rest of the run goes on
+        last = traceback.format_exception_only(error)[-1].strip()
+        return Done(key=task.key, error=" ".join(last.split()))
+
+
+@dataclass
+class _Worker:
+    process: Any
+    pipe: Connection
+    task: Work | None = None
+    tries: int = 0
+
+
+def in_processes(
+    tasks: Iterable[Work], report: Report, *, workers: int = 2, threads: int | None = None
+) -> Iterator[Done]:
+    """On worker processes of this machine, each with its share of the threads."""
+    context = mp.get_context("spawn")
+    todo = deque((task, 0) for task in tasks)
+    total = len(todo)
+    crew = [_hire(context, threads) for _ in range(min(workers, total))]
+    finished = 0
+    try:
+        for worker in crew:
+            _assign(worker, todo)
+        while finished < total:
+            ready = wait([w.pipe for w in crew] + [w.process.sentinel for w in crew])
+            for worker in list(crew):
+                if worker.pipe not in ready and worker.process.sentinel not in ready:
+                    continue
+                done = _hear(worker, report)
+                if done is _DEAD:
+                    crew.remove(worker)
+                    if worker.task is not None:
+                        if worker.tries + 1 >= TRIES:
+                            finished += 1
+                            why = f"its worker died {TRIES} times"
+                            yield Done(key=worker.task.key, error=why)
+                        else:
+                            todo.appendleft((worker.task, worker.tries + 1))
+                    if todo or finished < total:
+                        replacement = _hire(context, threads)
+                        crew.append(replacement)
+                        _assign(replacement, todo)
+                elif isinstance(done, Done):
+                    finished += 1
+                    worker.task = None
+                    _assign(worker, todo)
+                    yield done
+    finally:
+        for worker in crew:
+            worker.pipe.close()
+            worker.process.join(timeout=5)
+            if worker.process.is_alive():
+                worker.process.kill()
+
+
+_DEAD = object()
+
+
+def _hire(context: Any, threads: int | None) -> _Worker:
+    here, there = context.Pipe()
+    process = context.Process(target=_work, args=(there, threads), daemon=True)
+    process.start()
+    there.close()
+    return _Worker(process=process, pipe=here)
+
+
+def _assign(worker: _Worker, todo: deque[tuple[Work, int]]) -> None:
+    if todo:
+        worker.task, worker.tries = todo.popleft()
+        with suppress(OSError):  # it may be dead; then its sentinel says so next
+            worker.pipe.send(worker.task)
+
+
+def _hear(worker: _Worker, report: Report) -> object:
+    """What a worker says: parts go to ``report``; returns a finished task's Done, or _DEAD."""
+    while True:
+        try:
+            if not worker.pipe.poll():
+                return _DEAD if not worker.process.is_alive() else None
+            last, done = worker.pipe.recv()
+        except (EOFError, OSError):
+            return _DEAD
+        if last:
+            return done
+        report(done)
+
+
+def _work(pipe: Connection, threads: int | None) -> None:
+    """A worker process: receives tasks until the pipe closes."""
+    if threads is not None:
+        import os
+
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ[name] = str(threads)
+        import torch
+
+        torch.set_num_threads(threads)
+    while True:
+        try:
+            task = pipe.recv()
+        except (EOFError, OSError):
+            return
+        done = attempt(task, lambda part: pipe.send((False, part)))
+        try:
+            pipe.send((True, done))
+        except OSError:  # whoever asked has gone; what is written stays
+            return

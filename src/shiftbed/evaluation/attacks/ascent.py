@@ -1,0 +1,170 @@
+"""Gradient ascent with steps of one size, and the bookkeeping both attacks share."""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from shiftbed.evaluation.attacks.balls import Ball
+from shiftbed.evaluation.attacks.losses import cross_entropy, cross_entropy_pull
+from shiftbed.evaluation.attacks.victim import Victim, take
+
+_DROP = 8
+"""Fooled examples leave the batch once they are an eighth of it: every batch size costs its own
+preparation of convolutions."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ascent:
+    """One run's outcome for N examples; tensors of N rows."""
+
+    pixels: Tensor
+    logits: Tensor
+    loss: Tensor
+    fooled: Tensor
+    passes: Tensor
+    when: Tensor
+    """Steps taken when first fooled; −1 if never."""
+    start_loss: Tensor
+    first_loss: Tensor
+    """After one step; NaN if not reached."""
+    zero: Tensor
+    """Whether the first gradient was 0."""
+    not_finite: Tensor
+
+
+@dataclass(kw_only=True, eq=False)
+class Track:
+    """What was seen of each example so far; rows are those of the whole batch."""
+
+    y: Tensor
+    pixels: Tensor
+    """First fooling iterate; undefined where there is none."""
+    logits: Tensor | None = None
+    when: Tensor = field(init=False)
+    open: Tensor = field(init=False)
+    """Whether never fooled so far."""
+    passes: Tensor = field(init=False)
+    loss: Tensor = field(init=False)
+    start_loss: Tensor = field(init=False)
+    first_loss: Tensor = field(init=False)
+    zero: Tensor = field(init=False)
+    not_finite: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.when = torch.full_like(self.y, -1)
+        self.passes = torch.zeros_like(self.y)
+        self.loss = torch.full(self.y.shape, torch.nan, device=self.y.device)
+        self.start_loss, self.first_loss = self.loss.clone(), self.loss.clone()
+        self.zero = torch.zeros_like(self.y, dtype=torch.bool)
+        self.not_finite, self.open = self.zero.clone(), ~self.zero
+
+    def opened(self, rows: Tensor) -> Tensor:
+        """Which of ``rows`` are not fooled yet; before any is dropped, nothing is looked up."""
+        return self.open if len(rows) == len(self.y) else self.open[rows]
+
+    def see(self, step: int, rows: Tensor, y: Tensor, pixels: Tensor, logits: Tensor) -> Tensor:
+        """Note which of ``rows`` are fooled after so many steps, and return that."""
+        wrong = logits.argmax(1) != y
+        fresh = wrong & self.opened(rows)
+        if bool(fresh.any()):
+            whole = ~torch.isnan(logits).any(1)  # what is no number fools no one
+            new = (fresh & whole).nonzero().squeeze(1)
+            self.not_finite[rows] |= ~whole
+            at = rows[new]
+            if self.logits is None:
+                self.logits = logits.new_empty(len(self.y), logits.shape[1])
+            self.when[at], self.open[at] = step, False
+            self.pixels[at] = take(pixels, new)
+            self.logits[at] = logits[new]
+            wrong &= whole
+        return wrong
+
+    def measure(self, step: int, rows: Tensor, loss: Tensor) -> None:
+        """Keep the loss at the start, after one step, and now."""
+        if step < 2:
+            (self.first_loss if step else self.start_loss)[rows] = loss
+        self.loss[rows] = loss
+
+    def remaining(self, rows: Tensor) -> Tensor | None:
+        """Positions in ``rows`` of what is not fooled yet, if it is time to drop the others."""
+        left = self.opened(rows).nonzero().squeeze(1)
+        if len(rows) - len(left) < max(1, len(rows) // _DROP):
+            return None
+        return left
+
+    def ended(self, pixels: Tensor, logits: Tensor, wrong: Tensor, keep: str) -> Ascent:
+        """The outcome, from the end points of all examples; the first fooling iterate stands in
+        where the end point does not fool."""
+        fooled = wrong
+        if keep == "worst":
+            fooled = ~self.open
+            earlier = (fooled & ~wrong).nonzero().squeeze(1)
+            if self.logits is not None and len(earlier):
+                pixels[earlier] = take(self.pixels, earlier)
+                logits[earlier] = self.logits[earlier]
+        return Ascent(
+            pixels=pixels, logits=logits, loss=self.loss, fooled=fooled, passes=self.passes,
+            when=self.when, start_loss=self.start_loss, first_loss=self.first_loss,
+            zero=self.zero, not_finite=self.not_finite,
+        )  # fmt: skip
+
+
+def finite(gradient: Tensor, track: Track, rows: Tensor) -> Tensor:
+    """The gradient, what is not finite in it as 0."""
+    if math.isfinite(float(gradient.sum())):
+        return gradient
+    bad = ~torch.isfinite(gradient).flatten(1).all(1)
+    track.not_finite[rows] |= bad
+    return torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def ascend(
+    victim: Victim,
+    ball: Ball,
+    y: Tensor,
+    start: Tensor,
+    *,
+    step: float,
+    steps: int,
+    early_stop: bool,
+    keep: str,
+) -> Ascent:
+    """δ ← P(δ + step · direction), ``steps`` times; every iterate is looked at, the last as well.
+
+    Besides forward and backward, a step makes five passes over the pixels (ℓ∞). Call with
+    gradients off.
+    """
+    track = Track(y=y, pixels=torch.empty_like(ball.x))
+    rows = torch.arange(len(y), device=y.device)
+    ends, end_wrong = torch.empty_like(ball.x), torch.ones_like(track.zero)
+    delta, other = start, torch.empty_like(start)
+    pixels = ball.x + delta
+    for count in range(steps + 1):
+        with torch.set_grad_enabled(count < steps):
+            logits = victim(pixels.requires_grad_())
+        seen = logits.detach()
+        wrong = track.see(count, rows, y, pixels.detach(), seen)
+        stopped = count == steps or (early_stop and not bool(track.opened(rows).any()))
+        left = track.remaining(rows) if early_stop and not stopped else None
+        if count < 2 or stopped or left is not None:
+            track.measure(count, rows, cross_entropy(seen, y)[0])
+            track.passes[rows] = count + (left is not None)
+        if stopped:
+            break
+        gradient = victim.pull_back(logits, pixels, cross_entropy_pull(seen, y))
+        gradient = finite(gradient, track, rows)
+        if count == 0:
+            track.zero = gradient.abs().amax(dim=(1, 2, 3)) == 0
+        delta, other = ball.moved(delta, gradient, step, other), delta
+        ball.project_(delta)
+        if left is not None:
+            rows, y, ball, delta = rows[left], y[left], ball.take(left), take(delta, left)
+            pixels, other = torch.empty_like(delta), torch.empty_like(delta)
+        torch.add(ball.x, delta, out=pixels)
+    end_logits = seen.new_empty(len(track.y), seen.shape[1])
+    ends[rows], end_logits[rows], end_wrong[rows] = pixels.detach(), seen, wrong
+    if early_stop:  # their first fooling iterate, whether dropped or not
+        end_wrong &= track.open
+    return track.ended(ends, end_logits, end_wrong, keep)

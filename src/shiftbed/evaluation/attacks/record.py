@@ -1,0 +1,288 @@
+"""The attacks as records: what is varied, what identifies it, what comes out.
+
+Nothing here needs torch until an attack is called, so that setting names can be read without it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.attacks.doubts import Evidence
+from shiftbed.evaluation.attacks.sizes import size_text
+
+if TYPE_CHECKING:
+    import torch
+
+    from shiftbed.evaluation.attacks.ascent import Ascent
+    from shiftbed.evaluation.attacks.balls import Ball
+    from shiftbed.evaluation.attacks.victim import Victim
+
+
+NORMS = ("linf", "l2")
+_CHOICES = {
+    "norm": NORMS,
+    "target": ("label", "own"),
+    "keep": ("worst", "last"),
+    "loss": ("ce", "dlr"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Attacked:
+    """What an attack made of N images."""
+
+    pixels: NDArray[np.float32]
+    """(N, C, H, W), inside the ball and, unless told otherwise, in [0, 1]."""
+    logits: NDArray[np.float32]
+    """(N, classes) of ``pixels``."""
+    clean_logits: NDArray[np.float32]
+    """(N, classes) of the images as they came."""
+    fooled: NDArray[np.bool_]
+    """(N,): the class of ``logits`` is not the attacked one (the label, or the model's own clean
+    prediction)."""
+    passes: NDArray[np.int64]
+    """(N,): forward and backward passes spent on each image."""
+    evidence: Evidence
+    """Counts behind ``warnings``; those of several batches can be added."""
+    warnings: tuple[str, ...]
+    """Why the robust accuracy may be too high, in words; empty if nothing was seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack(ABC):
+    """A loss is raised by changing pixels within an ε-ball around each image."""
+
+    norm: str
+    """``linf`` or ``l2``, over all pixels and channels of an image."""
+    eps: float
+    """Radius of the ball, in pixels of [0, 1]."""
+    restarts: int = 1
+    """Runs from different random starts; later ones attack only what still resists."""
+    random_start: bool = True
+    """Start uniformly in the ball instead of at the image."""
+    target: str = "label"
+    """``label``: away from the true label. ``own``: away from the model's clean prediction."""
+    clamp: bool = True
+    """Whether pixels stay in [0, 1]."""
+    early_stop: bool = False
+    """Drop images from the batch once fooled. As many are fooled; they are just less far inside
+    the wrong class."""
+    keep: str = "worst"
+    """``worst``: an image counts as fooled if any iterate was. ``last``: only the last iterate
+    counts, as in plain PGD."""
+    seed: int = 0
+    kind: ClassVar[str] = ""
+    skips_wrong: ClassVar[bool] = False
+    """Whether images that are misclassified as they are are left alone."""
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            if name in self._options() and getattr(self, name) not in known:
+                raise unknown(f"{name} of an attack", str(getattr(self, name)), known)
+        if not 0 < self.eps < np.inf:
+            raise InputError(f"eps of an attack must be above 0 and finite, got {self.eps}")
+        if self.norm == "linf" and self.eps > 1:
+            raise InputError(
+                f"eps of an l∞ attack is in pixels of [0, 1], got {self.eps:g}; "
+                f"write {self.eps:g}/255 for eight-bit steps"
+            )
+        for name in ("restarts", "steps"):
+            if name in self._options() and getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.keep == "last" and self.early_stop:
+            raise InputError("early_stop ends at the first fooling iterate: it needs keep='worst'")
+        if self.restarts > 1 and not self.random_start:
+            raise InputError(f"{self.restarts} restarts without a random start are all the same")
+
+    @classmethod
+    def _options(cls) -> tuple[str, ...]:
+        return tuple(field.name for field in fields(cls))
+
+    @property
+    def family(self) -> str:
+        """Its name without the size, as ``pgd-linf``; random starts are drawn under it."""
+        return f"{self.kind}-{self.norm}"
+
+    @property
+    def id(self) -> str:
+        """Setting name: ``family:size``, and what differs from the defaults.
+
+        >>> PGD(norm="linf", eps=2 / 255).id
+        'pgd-linf:2/255'
+        >>> PGD(norm="l2", eps=0.5, target="own", clamp=False).id
+        'pgd-l2:0.5?clamp=false&target=own'
+        """
+        changed = "&".join(f"{name}={text(value)}" for name, value in self.changed().items())
+        return f"{self.family}:{size_text(self.eps)}" + (f"?{changed}" if changed else "")
+
+    def changed(self) -> dict[str, Any]:
+        """Options that differ from their defaults, by name; the size and what is in the family
+        left out."""
+        found = {}
+        for field in sorted(fields(self), key=lambda field: field.name):
+            value = getattr(self, field.name)
+            if field.name not in ("norm", "eps", "loss") and value != field.default:
+                found[field.name] = value
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """Everything about it, as JSON types, for the record beside a result."""
+        return {"id": self.id} | {name: getattr(self, name) for name in self._options()}
+
+    def __call__(
+        self,
+        model: Any,
+        x: "NDArray[np.float32] | torch.Tensor",
+        labels: "NDArray[np.int64] | torch.Tensor | Sequence[int] | None",
+        ids: Sequence[str],
+        *,
+        batch_size: int | None = None,
+    ) -> Attacked:
+        """Attack (N, C, H, W) float32 pixels in [0, 1].
+
+        ``model`` is a ``TorchModel`` or any differentiable function from such pixels to (N,
+        classes) logits. ``labels`` may be None if the model's own predictions are attacked.
+        Random starts come from (seed, id, family, restart) alone, so an image gets the same start
+        in any batch. The rest differs between batch sizes only as far as the model's arithmetic
+        does: batched convolutions round differently, and the sign of a gradient near 0 may turn.
+        """
+        from shiftbed.evaluation.attacks.running import run
+
+        return run(self, model, x, labels, ids, batch_size=batch_size)
+
+    @abstractmethod
+    def ascend(
+        self, victim: "Victim", ball: "Ball", y: "torch.Tensor", start: "torch.Tensor"
+    ) -> "Ascent":
+        """One run from perturbations ``start``, against classes ``y``."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PGD(Attack):
+    """Projected gradient ascent on the cross-entropy with steps of one size (madry2018).
+
+    x ← P(x + step · direction of ∇ log-loss), where the direction is the sign (ℓ∞) or the unit
+    vector (ℓ2) and P projects onto the ball and [0, 1].
+
+    >>> f'{PGD(norm="linf", eps=0.5 / 255).step_size:.2e}'
+    '5.88e-05'
+    """
+
+    step: float | None = None
+    """None: 3 ε/steps (ℓ∞) or 10 ε/steps (ℓ2), which are taori2020's sizes at 100 steps."""
+    steps: int = 100
+    kind: ClassVar[str] = "pgd"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_step(self.step)
+
+    @property
+    def step_size(self) -> float:
+        if self.step is not None:
+            return self.step
+        return (3 if self.norm == "linf" else 10) * self.eps / self.steps
+
+    def ascend(
+        self, victim: "Victim", ball: "Ball", y: "torch.Tensor", start: "torch.Tensor"
+    ) -> "Ascent":
+        from shiftbed.evaluation.attacks.ascent import ascend
+
+        return ascend(
+            victim, ball, y, start,
+            step=self.step_size, steps=self.steps, early_stop=self.early_stop, keep=self.keep,
+        )  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FGSM(Attack):
+    """One step of size ε along the sign (ℓ∞) or the direction (ℓ2) of the gradient
+    (goodfellow2015)."""
+
+    random_start: bool = False
+    step: float | None = None
+    """None: ε."""
+    kind: ClassVar[str] = "fgsm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_step(self.step)
+
+    @property
+    def step_size(self) -> float:
+        return self.eps if self.step is None else self.step
+
+    def ascend(
+        self, victim: "Victim", ball: "Ball", y: "torch.Tensor", start: "torch.Tensor"
+    ) -> "Ascent":
+        from shiftbed.evaluation.attacks.ascent import ascend
+
+        return ascend(
+            victim, ball, y, start,
+            step=self.step_size, steps=1, early_stop=self.early_stop, keep=self.keep,
+        )  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class APGD(Attack):
+    """Auto-PGD: steps start at 2 ε and are halved where progress stalls (croce2020, Algorithm 1).
+
+    Images that are misclassified as they are are not attacked. ``loss`` is the cross-entropy or
+    the difference of logits ratio (Section 4.2).
+
+    >>> APGD(norm="l2", eps=0.5, loss="dlr").id
+    'apgd-dlr-l2:0.5'
+    """
+
+    loss: str = "ce"
+    steps: int = 100
+    rho: float = 0.75
+    """A step is halved if the loss rose in less than this share of the steps since the last
+    check point."""
+    kind: ClassVar[str] = "apgd"
+    skips_wrong: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.rho < 1:
+            raise InputError(f"rho must lie between 0 and 1, got {self.rho}")
+        if self.keep == "last":
+            raise InputError("APGD keeps its best iterate: keep='last' does not apply to it")
+
+    @property
+    def family(self) -> str:
+        return f"{self.kind}-{self.loss}-{self.norm}"
+
+    def ascend(
+        self, victim: "Victim", ball: "Ball", y: "torch.Tensor", start: "torch.Tensor"
+    ) -> "Ascent":
+        from shiftbed.evaluation.attacks.auto import ascend
+
+        return ascend(
+            victim, ball, y, start,
+            loss=self.loss, steps=self.steps, rho=self.rho, early_stop=self.early_stop,
+        )  # fmt: skip
+
+
+def check_step(step: float | None) -> None:
+    if step is not None and not 0 < step < np.inf:
+        raise InputError(f"step of an attack must be above 0 and finite, got {step}")
+
+
+def text(value: object) -> str:
+    """An option's value as it stands in a name.
+
+    >>> text(False), text(0.1), text("own")
+    ('false', '0.1', 'own')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    return size_text(value) if isinstance(value, float) else str(value)

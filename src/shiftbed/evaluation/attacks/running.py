@@ -1,0 +1,182 @@
+"""An attack on a batch: clean pass, restarts, and what speaks against the outcome."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from shiftbed.errors import InputError
+from shiftbed.evaluation.attacks.ascent import Ascent
+from shiftbed.evaluation.attacks.balls import Ball, ball_around, draw_starts
+from shiftbed.evaluation.attacks.doubts import Evidence, doubts
+from shiftbed.evaluation.attacks.record import APGD, FGSM, PGD, Attack, Attacked
+from shiftbed.evaluation.attacks.victim import (
+    Victim,
+    check_labels,
+    open_images,
+    open_victim,
+    take,
+)
+
+
+def run(
+    attack: Attack,
+    model: Any,
+    x: Any,
+    labels: Any,
+    ids: Sequence[str],
+    *,
+    batch_size: int | None = None,
+) -> Attacked:
+    """Attack images in batches and put the outcomes together."""
+    if isinstance(ids, str):
+        raise InputError(f"ids must be one per image, got the text {ids!r}")
+    images = open_images(x, ids)
+    if labels is None and attack.target != "own":
+        raise InputError("labels are needed unless the model's own predictions are attacked")
+    classes = None if labels is None else check_labels(labels, len(images))
+    if batch_size is not None and batch_size < 1:
+        raise InputError(f"batch size must be at least 1, got {batch_size}")
+    victim = open_victim(model, x)
+    size = batch_size or len(images)
+    with torch.inference_mode(False), torch.no_grad():
+        parts = [
+            _batch(attack, victim, images[at : at + size],
+                   None if classes is None else classes[at : at + size], ids[at : at + size])
+            for at in range(0, len(images), size)
+        ]  # fmt: skip
+    return _together(attack, victim, parts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Part:
+    pixels: Tensor
+    logits: Tensor
+    clean: Tensor
+    fooled: Tensor
+    passes: Tensor
+    evidence: Evidence
+
+
+def _batch(
+    attack: Attack,
+    victim: Victim,
+    images: NDArray[np.float32],
+    classes: NDArray[np.int64] | None,
+    ids: Sequence[str],
+) -> _Part:
+    x = victim.tensor(images)
+    clean = victim(x)
+    if not bool(torch.isfinite(clean).any(1).all()):
+        raise InputError(f"{victim.name} has logits that are not numbers for images as they are")
+    y = _attacked_classes(attack, clean, classes)
+    wrong = clean.argmax(1) != y
+    whole = ball_around(x, norm=attack.norm, eps=attack.eps, clamp=attack.clamp)
+    part = _Part(
+        pixels=x.clone(), logits=clean.clone(), clean=clean, fooled=wrong.clone(),
+        passes=torch.zeros_like(y), evidence=Evidence(),
+    )  # fmt: skip
+    rows = torch.arange(len(y), device=y.device)
+    if attack.skips_wrong or attack.early_stop:
+        rows = rows[~wrong]
+    seen: list[tuple[Tensor, Ascent]] = []
+    best = torch.full_like(clean[:, 0], -torch.inf)
+    for restart in range(attack.restarts):
+        if not len(rows):
+            break
+        ball = whole if len(rows) == len(y) else whole.take(rows)
+        start = _start(attack, victim, ball, [str(ids[i]) for i in rows.tolist()], restart)
+        found = attack.ascend(victim, ball, y[rows], start)
+        seen.append((rows, found))
+        _write(attack, part, rows, found, best, wrong)
+        rows = rows[~part.fooled[rows]]
+    return _Part(**{**vars(part), "evidence": _evidence(attack, part, seen, wrong)})
+
+
+def _attacked_classes(attack: Attack, clean: Tensor, classes: NDArray[np.int64] | None) -> Tensor:
+    if attack.target == "own" or classes is None:
+        return clean.argmax(1)
+    if classes.max() >= clean.shape[1]:
+        raise InputError(
+            f"label {classes.max()} is not among the {clean.shape[1]} classes of the model"
+        )
+    return torch.from_numpy(classes).to(clean.device)
+
+
+def _start(attack: Attack, victim: Victim, ball: Ball, ids: Sequence[str], restart: int) -> Tensor:
+    if not attack.random_start:
+        return torch.zeros_like(ball.x)
+    drawn = draw_starts(
+        ids, norm=attack.norm, eps=attack.eps, shape=ball.x.shape[1:], seed=attack.seed,
+        stream=f"{attack.family} {restart}",
+    )  # fmt: skip
+    return ball.project_(victim.laid_out(torch.from_numpy(drawn).to(victim.device)))
+
+
+def _write(
+    attack: Attack, part: _Part, rows: Tensor, found: Ascent, best: Tensor, wrong: Tensor
+) -> None:
+    """Take over what fools, or has a higher loss than the runs before; an image misclassified as
+    it is stays as it is if no iterate is."""
+    part.passes[rows] += found.passes
+    better = found.fooled | (found.loss > best[rows]) | torch.isinf(best[rows])
+    if attack.keep == "worst":
+        better &= found.fooled | ~wrong[rows]
+    taken = better.nonzero().squeeze(1)
+    at = rows[taken]
+    part.pixels[at] = take(found.pixels, taken)
+    part.logits[at] = found.logits[taken]
+    best[at] = found.loss[taken]
+    part.fooled[at] = found.fooled[taken]
+
+
+def _evidence(
+    attack: Attack, part: _Part, seen: Sequence[tuple[Tensor, Ascent]], wrong: Tensor
+) -> Evidence:
+    """Counts over the images attacked, from the run that each saw last."""
+    if not seen:
+        return Evidence()
+    first_rows, first = seen[0]
+    robust = ~part.fooled[first_rows]
+    one_step = isinstance(attack, FGSM)
+    steps = attack.steps if isinstance(attack, PGD | APGD) else 1
+    rise = first.loss - first.start_loss
+    tiny = 1e-6 * (1 + first.start_loss.abs())
+    late = last = 0
+    if len(seen) > 1 and len(seen) == attack.restarts:
+        last = int(seen[-1][1].fooled.sum())
+    if steps >= 10:
+        rows, run_ = seen[-1]
+        late = int(((run_.when > 0.9 * steps) & ~wrong[rows]).sum()) if len(seen) == 1 else 0
+    return Evidence(
+        images=len(first_rows),
+        robust=int(robust.sum()),
+        zero_gradient=int((first.zero & robust).sum()),
+        still=int(((rise <= tiny) & robust).sum()),
+        not_finite=int(first.not_finite.sum()),
+        noise_wins=int((rise < -tiny).sum()) if attack.random_start else 0,
+        first_wins=0 if one_step else int((first.loss < first.first_loss - tiny).sum()),
+        late=late,
+        last_restart=last,
+    )
+
+
+def _together(attack: Attack, victim: Victim, parts: Sequence[_Part]) -> Attacked:
+    notes = victim.notes
+    if isinstance(attack, FGSM):
+        notes += ("one step only: the robust accuracy is an upper bound that PGD usually lowers",)
+    evidence = sum((part.evidence for part in parts), Evidence(notes=notes))
+
+    def joined(name: str) -> NDArray[Any]:
+        arrays = [getattr(part, name).cpu().numpy() for part in parts]
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+    return Attacked(
+        pixels=joined("pixels"), logits=joined("logits"), clean_logits=joined("clean"),
+        fooled=joined("fooled"), passes=joined("passes"), evidence=evidence,
+        warnings=doubts(evidence),
+    )  # fmt: skip

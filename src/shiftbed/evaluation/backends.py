@@ -1,0 +1,242 @@
+"""What runs a model: torch as it is, torch compiled, or onnxruntime; measured, then chosen.
+
+A backend is taken only if its logits agree with torch's: with s the largest absolute logit of the
+reference on the sample, every |Δ| ≤ TOLERANCE · s, and the same argmax, except where torch itself
+separates the two classes by no more than 2 · TOLERANCE · s. Models without a torch module have
+one backend, their own.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, Pixels
+from shiftbed.evaluation.models.candidates import GaveUp, compiled, exported, has_compiler
+from shiftbed.evaluation.models.torch_model import TorchModel
+
+BACKENDS = ("auto", "torch", "compile", "onnxruntime")
+TOLERANCE = 1e-3
+COMPILE_SECONDS = 120.0
+"""How long compiling may take before it is given up."""
+EXPORT_SECONDS = 15.0
+"""What exporting to ONNX usually costs; runs shorter than this stay with torch."""
+Run = Callable[[Pixels], Floats]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Backend:
+    """A way to run one model, and how it came to be chosen.
+
+    ``report`` has ``chosen``, ``threads``, ``tolerance`` and ``candidates``: for each, seconds to
+    prepare, seconds per batch, images per second, largest difference of a logit and share of equal
+    argmax against torch, or why it was left out.
+    """
+
+    name: str
+    run: Run
+    report: dict[str, Any]
+
+    def logits(self, pixels: Pixels) -> Floats:
+        """(N, classes) logits of (N, C, H, W) pixels, as the model's own ``logits``."""
+        return self.run(pixels)
+
+
+def choose_backend(
+    model: Model,
+    sample: Sequence[Pixels],
+    backend: str = "auto",
+    *,
+    images: int | None = None,
+    rounds: int = 3,
+    compile_seconds: float = COMPILE_SECONDS,
+    within: bool = True,
+) -> Backend:
+    """The backend asked for, or the fastest whose logits agree with torch's on the sample.
+
+    ``sample`` are a few batches of the size that will be run. ``images`` is how many there will be
+    in all: with it, candidates that cost more to prepare than they could save are not tried, and
+    compiling is tried only with it. A backend asked for by name is checked in the same way and
+    refused if it does not agree; without a sample (to run again what was chosen before) it is
+    taken as it is. With ``within`` false, pixels may leave [0, 1], as for ``Model.logits``.
+    """
+    if not isinstance(model, TorchModel):
+        return _its_own(model, backend, within)
+    if backend not in BACKENDS:
+        raise unknown("backend", backend, BACKENDS)
+    batches = [batch for batch in sample if len(batch)]
+    if not batches:
+        return _unchecked(model, backend, compile_seconds, within)
+    trial = _Trial(batches, rounds)
+    trial.add("torch", lambda: _own_logits(model, within))
+    for name in BACKENDS[2:]:
+        if backend not in ("auto", name):
+            continue
+        reason = _left_out(name, model)
+        if reason is None and backend == "auto":
+            reason = _not_worth(name, trial, images, compile_seconds)
+        if reason is None:
+            trial.add(name, partial(_prepared, name, model, batches[0], compile_seconds, within))
+        else:
+            trial.candidates[name] = {"excluded": reason}
+    trial.measure()
+    chosen = trial.fastest() if backend == "auto" else backend
+    if chosen not in trial.runs:
+        raise InputError(f"backend {backend!r}: {trial.candidates[chosen]['excluded']}")
+    return Backend(name=chosen, run=trial.runs[chosen], report=trial.report(chosen))
+
+
+def _unchecked(model: TorchModel, backend: str, compile_seconds: float, within: bool) -> Backend:
+    name = "torch" if backend == "auto" else backend
+    reason = _left_out(name, model)
+    if reason is not None:
+        raise InputError(f"backend {backend!r}: {reason}")
+    run = _prepared(name, model, None, compile_seconds, within)
+    entry = {"note": "not measured: no sample was given"}
+    return Backend(name=name, run=run, report={"chosen": name, "candidates": {name: entry}})
+
+
+class _Trial:
+    """Candidates prepared, compared with torch and timed in turns."""
+
+    def __init__(self, sample: Sequence[Pixels], rounds: int) -> None:
+        self.sample = sample
+        self.rounds = rounds
+        self.runs: dict[str, Run] = {}
+        self.candidates: dict[str, dict[str, Any]] = {}
+        self.reference: Floats | None = None
+        self.seconds = math.inf
+
+    def add(self, name: str, prepare: Callable[[], Run]) -> None:
+        """Prepare a candidate and keep it if it agrees; the first one is the reference."""
+        start = time.perf_counter()
+        try:
+            run = prepare()
+            found = np.concatenate([run(batch) for batch in self.sample])
+        except GaveUp as error:
+            self.candidates[name] = {"excluded": str(error)}
+            return
+        except Exception as error:  # exporters and compilers fail in their own ways
+            if name == "torch":
+                raise
+            reason = (str(error).strip().splitlines() or [""])[0]
+            self.candidates[name] = {"excluded": f"{type(error).__name__}: {reason}"[:300]}
+            return
+        entry: dict[str, Any] = {"prepare_seconds": round(time.perf_counter() - start, 3)}
+        if self.reference is None:
+            self.reference = found
+            again = time.perf_counter()
+            run(self.sample[0])
+            self.seconds = time.perf_counter() - again
+        entry |= agreement(self.reference, found)
+        self.candidates[name] = entry
+        if entry.pop("agrees"):
+            self.runs[name] = run
+        else:
+            entry["excluded"] = "its logits differ from torch's by more than the tolerance"
+
+    def measure(self) -> None:
+        """Time every candidate on every batch, in turns, so that all see the same machine."""
+        if len(self.runs) == 1 and "torch" in self.runs:
+            times = {"torch": [self.seconds]}
+        else:
+            times = {name: [] for name in self.runs}
+            for _ in range(self.rounds):
+                for name, run in self.runs.items():
+                    for batch in self.sample:
+                        start = time.perf_counter()
+                        run(batch)
+                        times[name].append(time.perf_counter() - start)
+        size = float(np.mean([len(batch) for batch in self.sample]))
+        for name, found in times.items():
+            typical = median(found)
+            self.candidates[name]["seconds_per_batch"] = round(typical, 6)
+            self.candidates[name]["images_per_second"] = round(size / max(typical, 1e-9), 2)
+
+    def fastest(self) -> str:
+        return min(self.runs, key=lambda name: self.candidates[name]["seconds_per_batch"])
+
+    def report(self, chosen: str) -> dict[str, Any]:
+        import torch
+
+        return {
+            "chosen": chosen,
+            "threads": torch.get_num_threads(),
+            "tolerance": TOLERANCE,
+            "batch_sizes": [len(batch) for batch in self.sample],
+            "candidates": self.candidates,
+        }
+
+
+def agreement(reference: Floats, found: Floats, tolerance: float = TOLERANCE) -> dict[str, Any]:
+    """How far logits are from a reference's, and whether that is near enough.
+
+    >>> agreement(np.array([[1.0, 2.0]]), np.array([[1.0, 2.001]]))["agrees"]
+    True
+    """
+    if reference.shape != found.shape:
+        return {"agrees": False, "max_difference": math.inf, "same_argmax": 0.0}
+    allowed = tolerance * float(np.abs(reference).max())
+    difference = np.abs(found - reference)
+    first, other = reference.argmax(axis=1), found.argmax(axis=1)
+    rows = np.arange(len(reference))
+    gap = reference[rows, first] - reference[rows, other]
+    near = bool(difference.max() <= allowed) and bool((gap <= 2 * allowed).all())
+    return {
+        "agrees": near,  # false for nan
+        "max_difference": float(difference.max()),
+        "same_argmax": float((first == other).mean()),
+    }
+
+
+def _its_own(model: Model, backend: str, within: bool) -> Backend:
+    """Models without a module run as they are, whatever was asked for; the report says so."""
+    name = model.engine if isinstance(model, FunctionModel) else "own"
+    entry = {"note": "the only one: this model has no torch module"}
+    if backend not in ("auto", name):
+        entry["asked_for"] = backend
+    report = {"chosen": name, "candidates": {name: entry}}
+    return Backend(name=name, run=_own_logits(model, within), report=report)
+
+
+def _own_logits(model: Model, within: bool) -> Run:
+    return model.logits if within else partial(model.logits, within=False)
+
+
+def _left_out(name: str, model: TorchModel) -> str | None:
+    """Why a candidate cannot be had, or None."""
+    if name == "onnxruntime" and not model.device.startswith("cpu"):
+        return f"the model is on {model.device}"
+    if name == "onnxruntime" and model.precision != "float32":
+        return f"the model runs in {model.precision}"
+    if name == "compile" and not has_compiler():
+        return "no C++ compiler was found (g++, clang++ or $CXX)"
+    return None
+
+
+def _not_worth(name: str, trial: _Trial, images: int | None, compile_seconds: float) -> str | None:
+    """Why preparing a candidate would not pay, or None."""
+    if images is None:
+        return None if name == "onnxruntime" else "tried only where the number of images is given"
+    cost = EXPORT_SECONDS if name == "onnxruntime" else compile_seconds
+    seconds = trial.seconds / len(trial.sample[0]) * images
+    if seconds > 2 * cost:  # few candidates are more than twice as fast
+        return None
+    return f"{images} images take about {seconds:.0f} s, preparing it up to {cost:.0f} s"
+
+
+def _prepared(
+    name: str, model: TorchModel, batch: Pixels | None, compile_seconds: float, within: bool
+) -> Run:
+    outside = {} if within else {"within": False}
+    if name == "torch":
+        return _own_logits(model, within)
+    if name == "onnxruntime":
+        return exported(model, **outside)
+    return compiled(model, batch, compile_seconds, **outside)

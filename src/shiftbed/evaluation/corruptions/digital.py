@@ -1,0 +1,290 @@
+"""What storing and resizing do: pixelation, JPEG, elastic deformation."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.evaluation.corruptions.blur import clip
+from shiftbed.evaluation.corruptions.jit import kernel, loose
+from shiftbed.evaluation.corruptions.philox import Keys, fill_words, uniforms
+from shiftbed.evaluation.corruptions.smooth import (
+    gaussian_taps,
+    smooth,
+    smooth_modes,
+    smoothing_modes,
+)
+
+Batch = NDArray[np.float32]
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+f = np.float32
+ONE, TWO, THREE = (
+    np.uint64(1),
+    np.uint64(2),
+    np.uint64(3),
+)  # unsigned: numba need not look for negative indices
+
+
+@lru_cache(maxsize=64)
+def bounds(size: int, factor: float) -> tuple[Ints, Ints, Ints]:
+    """First and last+1 pixel averaged into each of ⌊size·factor⌋, and which of them each shows.
+
+    Pillow's box filter averages whole pixels: those within half a step of the centre.
+
+    >>> [b.tolist() for b in bounds(8, 0.25)]
+    [[0, 4], [4, 8], [0, 0, 0, 0, 1, 1, 1, 1]]
+    """
+    few = max(int(size * factor), 1)
+    step = size / few
+    centres = (np.arange(few) + 0.5) * step
+    at, middle = np.arange(size)[None, :], centres[:, None]
+    off = (at - middle + 0.5) * (1 / step)
+    inside = (off > -0.5) & (off <= 0.5)  # and once more, with the rounding of Pillow's bounds
+    inside &= (at >= np.floor(middle - step / 2 + 0.5)) & (at < np.floor(middle + step / 2 + 0.5))
+    first = inside.argmax(axis=1)
+    last = first + inside.sum(axis=1)
+    back = few / size
+    shown = np.add.accumulate([back * 0.5, *[back] * (size - 1)]).astype(np.int64)  # as Pillow sums
+    return first, last, np.minimum(shown, few - 1)
+
+
+@loose
+def pixelate(
+    x: Batch,
+    out: Batch,
+    top: Ints,
+    bottom: Ints,
+    shown_y: Ints,
+    left: Ints,
+    right: Ints,
+    shown_x: Ints,
+) -> None:
+    """Average into fewer pixels, then repeat them."""
+    count, height, width, channels = x.shape
+    column = np.empty(width * channels, np.float32)
+    few = np.empty(left.size * channels, np.float32)
+    for n in range(count):
+        done = -1
+        for y in range(height):
+            target = out[n, y].ravel()
+            if shown_y[y] == done:
+                target[:] = out[n, y - 1].ravel()
+                continue
+            done = shown_y[y]
+            column[:] = f(0)
+            for at in range(top[done], bottom[done]):
+                row = x[n, at].ravel()
+                for i in range(column.size):
+                    column[i] += row[i]
+            for j in range(left.size):
+                share = f(1) / f((right[j] - left[j]) * (bottom[done] - top[done]))
+                if channels == 1:
+                    few[j] = min(np.sum(column[left[j] : right[j]]) * share, f(1))
+                    continue
+                r, g, b = f(0), f(0), f(0)
+                for i in range(np.uint64(left[j]), np.uint64(right[j])):
+                    r += column[THREE * i]
+                    g += column[THREE * i + ONE]
+                    b += column[THREE * i + TWO]
+                few[3 * j] = min(r * share, f(1))
+                few[3 * j + 1] = min(g * share, f(1))
+                few[3 * j + 2] = min(b * share, f(1))
+            if channels == 1:
+                for j in range(width):
+                    target[j] = few[shown_x[j]]
+                continue
+            for j in range(width):
+                shown = 3 * shown_x[j]
+                target[3 * j] = few[shown]
+                target[3 * j + 1] = few[shown + 1]
+                target[3 * j + 2] = few[shown + 2]
+
+
+@kernel
+def to_bytes(x: NDArray[np.float32], out: NDArray[np.uint8]) -> None:
+    """An image (H, W, C) rounded to 8 bits, channels in reverse."""
+    source, target = x.ravel(), out.ravel()
+    if x.shape[2] == 1:
+        for i in range(source.size):
+            target[i] = np.uint8(source[i] * f(255) + f(0.5))
+        return
+    for i in range(source.size // 3):
+        target[3 * i] = np.uint8(source[3 * i + 2] * f(255) + f(0.5))
+        target[3 * i + 1] = np.uint8(source[3 * i + 1] * f(255) + f(0.5))
+        target[3 * i + 2] = np.uint8(source[3 * i] * f(255) + f(0.5))
+
+
+@kernel
+def from_bytes(x: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
+    """The way back."""
+    source, target = x.ravel(), out.ravel()
+    if out.shape[2] == 1:
+        for i in range(target.size):
+            target[i] = f(source[i]) / f(255)
+        return
+    for i in range(target.size // 3):
+        target[3 * i] = f(source[3 * i + 2]) / f(255)
+        target[3 * i + 1] = f(source[3 * i + 1]) / f(255)
+        target[3 * i + 2] = f(source[3 * i]) / f(255)
+
+
+def jpeg(x: Batch, out: Batch, quality: int) -> None:
+    """Round to 8 bits, encode as JPEG (4:2:0) and decode: the bytes Pillow writes, read back."""
+    settings = [cv2.IMWRITE_JPEG_QUALITY, quality]
+    image = np.empty(x.shape[1:], np.uint8)
+    how = cv2.IMREAD_GRAYSCALE if x.shape[3] == 1 else cv2.IMREAD_COLOR
+    for n in range(len(x)):
+        to_bytes(x[n], image)
+        _, coded = cv2.imencode(".jpg", image, settings)
+        from_bytes(np.asarray(cv2.imdecode(coded, how), dtype=np.uint8), out[n])
+
+
+def affine_maps(keys: Keys, height: int, width: int, reach: float) -> NDArray[np.float32]:
+    """Per image, the 2×3 map from a place (x, y, 1) in the result to its source.
+
+    Three points around the centre move by up to ``reach`` pixels in each direction; the map that
+    takes them there is inverted.
+    """
+    side = min(height, width) // 3
+    cx, cy = float(width // 2), float(height // 2)
+    corners = [(cx + side, cy + side), (cx + side, cy - side), (cx - side, cy - side)]
+    start = np.array([[x, y, 1.0] for x, y in corners]).T
+    maps = np.empty((len(keys), 2, 3), f)
+    for n, key in enumerate(keys):
+        u = np.array([*uniforms(int(key), 2, 4), *uniforms(int(key), 3, 2)]).reshape(2, 3)
+        moved = np.vstack([start[:2] + (2 * u - 1) * reach, np.ones(3)])
+        determinant = abs(np.linalg.det(moved))
+        maps[n] = (start @ np.linalg.inv(moved))[:2] if determinant > 1e-6 else np.eye(3)[:2]
+    return maps
+
+
+@loose
+def reflect(at: Floats, cells: Ints, size: int, border: bool) -> None:
+    """Places reflected into 0 … size − 1, split into a lower pixel and, in place, what is left.
+
+    Reflected about the edge pixels (edges once) or, with ``border``, about their outer borders.
+    """
+    low = f(-0.5) if border else f(0)
+    span = f(2 * size) if border else f(2 * size - 2)
+    back, last = f(1) / span, f(size - 1)
+    for i in range(at.size):
+        off = abs(at[i] - low)
+        off = off - span * np.floor(off * back)
+        off = min(max(min(off, span - off) + low, f(0)), last)
+        cell = min(np.int32(off), np.int32(size - 2))
+        cells[i] = cell
+        at[i] = off - f(cell)
+
+
+@loose
+def sample(
+    image: NDArray[np.float32], at_y: Floats, at_x: Floats, out: Floats, border: bool
+) -> None:
+    """Linear interpolation of an image (H, W, C) at a row of places, (W,) each, into (W·C,).
+
+    Places outside are reflected; the two arrays of places are used up.
+    """
+    height, width, channels = image.shape
+    rows, columns = np.empty(at_y.size, np.int64), np.empty(at_y.size, np.int64)
+    reflect(at_y, rows, height, border)
+    reflect(at_x, columns, width, border)
+    flat = image.ravel()
+    stride = width * channels
+    down = np.uint64(stride)
+    for i in range(at_y.size):
+        v, u = at_y[i], at_x[i]
+        k = np.uint64(rows[i] * stride + columns[i] * channels)
+        if channels == 3:
+            to = np.uint64(3 * i)
+            for _ in range(3):
+                a, b = flat[k], flat[k + THREE]
+                d, e = flat[k + down], flat[k + down + THREE]
+                upper, lower = a + u * (b - a), d + u * (e - d)
+                out[to] = upper + v * (lower - upper)
+                k += ONE
+                to += ONE
+        else:
+            a, b, d, e = flat[k], flat[k + ONE], flat[k + down], flat[k + down + ONE]
+            upper, lower = a + u * (b - a), d + u * (e - d)
+            out[i] = upper + v * (lower - upper)
+
+
+@loose
+def warp(
+    image: NDArray[np.float32],
+    out: NDArray[np.float32],
+    turned: NDArray[np.float32],
+    affine: NDArray[np.float32],
+    dy: Floats,
+    dx: Floats,
+) -> None:
+    """An affine map (reflected about edge pixels), then a displacement (about their borders)."""
+    height, width = image.shape[0], image.shape[1]
+    at_y, at_x = np.empty(width, np.float32), np.empty(width, np.float32)
+    for y in range(height):
+        left, top = affine[0, 1] * f(y) + affine[0, 2], affine[1, 1] * f(y) + affine[1, 2]
+        for x in range(width):
+            at_x[x] = affine[0, 0] * f(x) + left
+            at_y[x] = affine[1, 0] * f(x) + top
+        sample(image, at_y, at_x, turned[y].ravel(), False)
+    for y in range(height):
+        for x in range(width):
+            at_y[x] = f(y) + dy[y, x]
+            at_x[x] = f(x) + dx[y, x]
+        sample(turned, at_y, at_x, out[y].ravel(), True)
+        clip(out[y].ravel())
+
+
+@kernel
+def draw_field(key: int, stream: int, out: Floats) -> None:
+    """Uniform draws in [−1, 1) for each pixel."""
+    words = np.empty(out.size, np.uint32)
+    fill_words(key, stream, words)
+    flat = out.ravel()
+    for i in range(flat.size):
+        flat[i] = f(np.int32(words[i] >> np.uint32(8))) * f(2.0**-23) - f(1)
+
+
+Smoother = Callable[[Floats], Floats]
+
+
+@lru_cache(maxsize=16)
+def smoother(sigma: float, height: int, width: int) -> Smoother:
+    """Gaussian smoothing cut at 3σ, reflected at the edges; by taps, or by modes where wide."""
+    taps = gaussian_taps(sigma, 3.0) if sigma > 0 else np.ones(1, f)
+    if taps.size <= 32:
+
+        def direct(field: Floats) -> Floats:
+            out = np.empty_like(field)
+            smooth(field, out, taps, 1, True)
+            return out
+
+        return direct
+    down, along = smoothing_modes(sigma, height), smoothing_modes(sigma, width)
+    return lambda field: smooth_modes(field, down, along)
+
+
+def displacement(
+    key: int, height: int, width: int, alpha: float, sigma: float
+) -> tuple[Floats, Floats]:
+    """How far each pixel's source lies below and to the right: alpha times smoothed draws."""
+    run = smoother(sigma, height, width)
+    field = np.empty((height, width), f)
+    draw_field(key, 0, field)
+    right = run(field) * f(alpha)
+    draw_field(key, 1, field)
+    return run(field) * f(alpha), right
+
+
+def elastic(x: Batch, out: Batch, keys: Keys, alpha: float, sigma: float, reach: float) -> None:
+    """A random affine map, then each pixel moved by alpha times a smoothed random field."""
+    height, width = x.shape[1:3]
+    maps = affine_maps(keys, height, width, reach)
+    turned = np.empty(x.shape[1:], f)
+    for n, key in enumerate(keys):
+        down, right = displacement(key, height, width, alpha, sigma)
+        warp(x[n], out[n], turned, maps[n], down, right)

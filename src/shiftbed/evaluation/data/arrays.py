@@ -1,0 +1,204 @@
+"""Images in NumPy files.
+
+``.npz``: arrays ``images`` and ``labels`` (or ``x`` and ``y``), or pairs with a prefix such as
+``usps_test_images`` and ``usps_test_labels``, chosen by ``FILE.npz:usps_test``. ``.npy``: the
+images, with the labels in ``labels.npy`` beside it or in a file that is named. Images are uint8, or
+floats in [0, 1], which are rounded to 8 bits; of shape (N, H, W), (N, H, W, C) or (N, C, H, W).
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.data.decode import NoImage
+from shiftbed.evaluation.data.digests import DigestCache, cached
+from shiftbed.evaluation.data.found import Found, Options, shown, some
+from shiftbed.evaluation.data.npfiles import array_names, open_array
+from shiftbed.evaluation.data.record import Images
+
+_IMAGES = ("images", "x", "X", "data")
+_LABELS = ("labels", "y", "Y", "targets")
+_GROUPS = ("groups", "group")
+_CHANNELS = (1, 3, 4)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayImages(Images):
+    """Rows of an array in a file; the array is opened when needed and never pickled."""
+
+    path: str
+    key: str | None
+    layout: str
+    form: tuple[tuple[int, ...], str]
+    """Shape and dtype, as they were when the test set was opened."""
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_pixels"}
+
+    @property
+    def pixels(self) -> NDArray[Any]:
+        """The whole array."""
+        pixels: NDArray[Any] | None = self.__dict__.get("_pixels")
+        if pixels is None:
+            pixels = open_array(Path(self.path), self.key)
+            if (pixels.shape, pixels.dtype.str) != self.form:
+                raise InputError(f"{self.path}: changed since it was opened")
+            object.__setattr__(self, "_pixels", pixels)
+        return pixels
+
+    def load(self, row: int) -> Image.Image:
+        """The picture: mode L, RGB or RGBA."""
+        pixels = np.asarray(self.pixels[self.rows[row]])
+        if self.layout == "NCHW":
+            pixels = pixels.transpose(1, 2, 0)
+        if pixels.ndim == 3 and pixels.shape[2] == 1:
+            pixels = pixels[:, :, 0]
+        return Image.fromarray(np.ascontiguousarray(_to_bytes(pixels)))
+
+    def data(self, row: int) -> bytes:
+        """The bytes of the row."""
+        return np.ascontiguousarray(self.pixels[self.rows[row]]).tobytes()
+
+    def take(self, rows: NDArray[np.int64]) -> "ArrayImages":
+        """Only these, in this order."""
+        return replace(self, rows=self.rows[rows])
+
+    def digests(self, cache: DigestCache | None) -> list[bytes]:
+        """SHA-256 of form and bytes of each row."""
+        form = f"{self.pixels.dtype.str}{self.pixels.shape[1:]}".encode()
+        part = f"{self.key} {hashlib.sha256(self.rows.tobytes()).hexdigest()}"
+
+        def compute(_: object) -> bytes:
+            return b"".join(
+                hashlib.sha256(form + self.data(row)).digest() for row in range(len(self))
+            )
+
+        joined = cached([(Path(self.path), part)], compute, cache)[0]
+        return [joined[at : at + 32] for at in range(0, len(joined), 32)]
+
+
+def _to_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    if pixels.dtype == np.uint8:
+        return pixels
+    low, high = float(pixels.min()), float(pixels.max())
+    if not (low >= 0 and high <= 1):  # also if they are not numbers
+        raise NoImage(f"values from {low:g} to {high:g}, expected [0, 1]")
+    return np.rint(pixels.astype(np.float64) * 255).astype(np.uint8)
+
+
+def read_arrays(path: Path, prefix: str | None, options: Options) -> Found:
+    """The images of an ``.npz`` or ``.npy`` file in its order."""
+    labels: NDArray[Any] | None
+    if path.suffix.lower() == ".npz":
+        image_key, label_key, group_key = _keys(path, prefix, options)
+        where = f"{path}, array {shown(image_key)}"
+        labels = None if label_key is None else open_array(path, label_key)
+        groups = None if group_key is None else open_array(path, group_key)
+    else:
+        where, image_key, groups = str(path), None, None
+        beside = Path(options.labels) if options.labels is not None else path.parent / "labels.npy"
+        if not options.unlabelled and not beside.exists():
+            raise InputError(f"{path}: no labels; expected them in {beside}, or labels=FILE.npy")
+        labels = None if options.unlabelled else open_array(beside, None)
+    pixels = open_array(path, image_key)
+    images = ArrayImages(
+        str(path.absolute()),
+        image_key,
+        _layout(where, pixels, options.layout),
+        (pixels.shape, pixels.dtype.str),
+        np.arange(len(pixels)),
+    )
+    try:
+        images.load(0)
+    except NoImage as error:
+        raise InputError(f"{where}: image 0 has {error}; scale the images first") from None
+    digits = len(str(len(pixels) - 1))
+    return Found(
+        where=where,
+        examples=tuple(f"{row:0{digits}d}" for row in range(len(pixels))),
+        images=images,
+        labels=None if labels is None else _column(where, "labels", labels, len(pixels)),
+        groups=None if groups is None else _column(where, "groups", groups, len(pixels)),
+    )
+
+
+def _keys(path: Path, prefix: str | None, options: Options) -> tuple[str, str | None, str | None]:
+    """Which arrays of an ``.npz`` file hold images, labels and groups."""
+    names = array_names(path)
+    if options.image_column is not None:
+        for asked in (options.image_column, options.label_column, options.group_column):
+            if asked is not None and asked not in names:
+                raise unknown(f"array in {path}", asked, names)
+        return options.image_column, options.label_column, options.group_column
+    pairs = {
+        own: (image, None if options.unlabelled else options.label_column or label)
+        for own, image in _by_prefix(names, _IMAGES).items()
+        if (label := _by_prefix(names, _LABELS).get(own))
+        or options.unlabelled
+        or options.label_column
+    }
+    if not pairs:
+        raise InputError(
+            f"{path}: expected arrays 'images' and 'labels' (or 'x' and 'y', or PREFIX_images and "
+            f"PREFIX_labels), found {some(names, 8) or 'none'}"
+        )
+    if prefix is None:
+        prefix = "" if "" in pairs else next(iter(pairs))
+        if prefix and len(pairs) > 1:
+            raise InputError(
+                f"{path}: holds {len(pairs)} sets; choose one: "
+                + ", ".join(f"{path.name}:{own}" for own in list(pairs)[:8])
+            )
+    if prefix not in pairs:
+        raise unknown(f"set in {path}", prefix, pairs)
+    group = options.group_column or _by_prefix(names, _GROUPS).get(prefix)
+    return (*pairs[prefix], group)
+
+
+def _by_prefix(names: list[str], usual: tuple[str, ...]) -> dict[str, str]:
+    """Prefix to name, for the names that are a usual one, alone or after a prefix and "_"."""
+    found: dict[str, str] = {}
+    for end in reversed(usual):
+        found |= {name[: -len(end) - 1]: name for name in names if name.endswith("_" + end)}
+        found |= {"": end} if end in names else {}
+    return found
+
+
+def _layout(where: str, pixels: NDArray[Any], asked: str | None) -> str:
+    """NHW, NHWC or NCHW, asked for if both of these are possible."""
+    shape = pixels.shape
+    if pixels.dtype != np.uint8 and pixels.dtype.kind != "f":
+        raise InputError(f"{where}: is {pixels.dtype}, expected uint8 or floats in [0, 1]")
+    fits = []
+    if len(shape) == 3:
+        fits = ["NHW"]
+    elif len(shape) == 4:
+        fits = ["NHWC"] * (shape[3] in _CHANNELS) + ["NCHW"] * (shape[1] in _CHANNELS)
+    if asked is not None and asked not in fits:
+        raise InputError(f"{where}: is of shape {shape}, which cannot be {asked}")
+    if not fits or 0 in shape:
+        raise InputError(
+            f"{where}: is of shape {shape}, expected (N, H, W), (N, H, W, C) or (N, C, H, W) with "
+            "1, 3 or 4 channels"
+        )
+    if asked is None and len(fits) > 1:
+        raise InputError(f"{where}: shape {shape} may be NHWC or NCHW; say which (layout=)")
+    return asked or fits[0]
+
+
+def _column(where: str, what: str, values: NDArray[Any], size: int) -> NDArray[Any]:
+    if values.shape == (size, 1):
+        values = values[:, 0]
+    if values.shape != (size,):
+        raise InputError(f"{where}: {what} are of shape {values.shape}, expected ({size},)")
+    return values

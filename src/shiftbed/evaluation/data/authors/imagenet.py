@@ -1,0 +1,217 @@
+"""ImageNet and the sets with its classes: folders of synsets, folders of numbers, the flat set.
+
+The validation images come flat, as ``ILSVRC2012_val_00000001.JPEG`` …; their labels are then in
+``LOC_val_solution.csv`` (Kaggle), ``val.txt`` (Caffe: name and index) or in the development kit,
+whose own class numbers ``meta.mat`` translates to synsets.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftbed.catalogue.imagenet import CORRUPTIONS
+from shiftbed.catalogue.maps import imagenet_synsets, indices
+from shiftbed.catalogue.record import TestSetEntry
+from shiftbed.errors import InputError
+from shiftbed.evaluation.data.authors.common import (
+    directories,
+    file_in,
+    named_folders,
+    numbers_of,
+    pick,
+    seen_in,
+    text_of,
+    wrong_layout,
+)
+from shiftbed.evaluation.data.files import FileImages, printable
+from shiftbed.evaluation.data.found import Found, some
+
+_VALIDATION = re.compile(r"ILSVRC2012_val_(\d{8})\.jpe?g", re.IGNORECASE)
+_SYNSET = re.compile(r"n\d{8}")
+_DEVKIT = ("", "data", "ILSVRC2012_devkit_t12/data")
+_GROUPS = ("", "noise", "blur", "weather", "digital", "extra")
+"""ImageNet-C's archives, if each was unpacked to a folder of its own."""
+
+
+def read_synsets(entry: TestSetEntry, path: Path) -> Found:
+    """A folder per synset."""
+    for inner in ("", entry.base, entry.base.removeprefix("imagenet-"), "val"):
+        if any(_SYNSET.fullmatch(name) for name in directories(path / inner)):
+            return _synsets(entry, path / inner)
+    raise wrong_layout(entry, path, seen_in(path))
+
+
+def _synsets(entry: TestSetEntry, path: Path) -> Found:
+    synsets = imagenet_synsets()
+    own = indices(entry.base)
+    # the 125 classes lie among the whole of ImageNet
+    used = range(len(synsets)) if entry.layout == "imagenet" else own
+    return named_folders(entry, path, {synsets[at]: at for at in used}, synsets, wanted=own)
+
+
+def read_numbers(entry: TestSetEntry, path: Path) -> Found:
+    """A folder per class number, as ImageNetV2 has them; ``10`` is class 10, not the third."""
+    synsets = imagenet_synsets()
+    numbers = {str(index): index for index in range(len(synsets))}
+    return named_folders(entry, path, numbers, synsets)
+
+
+def read_corruption(entry: TestSetEntry, path: Path) -> Found:
+    """One corruption of one severity: ``NAME/SEVERITY/SYNSET``."""
+    name, _, severity = str(entry.part).rpartition("-")
+    for group in _GROUPS:
+        if (path / group / name / severity).is_dir():
+            return _synsets(entry, path / group / name / severity)
+    there = [one for group in _GROUPS for one in directories(path / group) if one in CORRUPTIONS]
+    seen = f"it has {some(sorted(set(there)), 3)}" if there else seen_in(path)
+    raise wrong_layout(entry, path, f"there is no {name}/{severity}, {seen}")
+
+
+def read_validation(entry: TestSetEntry, path: Path) -> Found:
+    """The validation set: folders of synsets, or flat with a list of labels."""
+    found = _validation(entry, path)
+    if entry.labels != "subset":
+        return found
+    return pick(found, np.flatnonzero(np.isin(numbers_of(found), indices(entry.base))))
+
+
+def _validation(entry: TestSetEntry, path: Path) -> Found:
+    for inner in ("", "val"):
+        folder = path / inner
+        if any(_SYNSET.fullmatch(name) for name in directories(folder)):
+            return _synsets(entry, folder)
+    for inner in ("", "val"):
+        folder = path / inner
+        names = _flat(folder)
+        if names:
+            return _flat_found(entry, path, folder, names)
+    raise wrong_layout(entry, path, seen_in(path))
+
+
+def _flat(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        return []
+    return sorted(one.name for one in folder.iterdir() if _VALIDATION.fullmatch(one.name))
+
+
+def _flat_found(entry: TestSetEntry, path: Path, folder: Path, names: list[str]) -> Found:
+    labels = _labels(path) or _labels(folder) or _labels(path.parent)
+    if labels is None:
+        raise wrong_layout(entry, path, f"{len(names)} images but no list of their labels")
+    without = [name for name in names if _number(name) not in labels]
+    if without:
+        raise InputError(f"{path}: the list of labels has none for {some(without, 2)}")
+    return Found(
+        where=str(path),
+        examples=printable(names),
+        images=FileImages(str(folder.absolute()), tuple(names)),
+        labels=np.array([labels[_number(name)] for name in names], dtype=np.int64),
+        classes=imagenet_synsets(),
+    )
+
+
+def _number(name: str) -> int:
+    """1 for ILSVRC2012_val_00000001.JPEG, 0 for another name."""
+    found = _VALIDATION.fullmatch(Path(name).name)
+    return int(found[1]) if found else 0
+
+
+def _labels(path: Path) -> Mapping[int, int] | None:
+    """ImageNet index by the number of the image, from the list that is there."""
+    kaggle = file_in(path, ["LOC_val_solution.csv"])
+    if kaggle is not None:
+        return _kaggle(kaggle)
+    caffe = file_in(path, ["val.txt"])
+    if caffe is not None:
+        return _caffe(caffe)
+    truth = file_in(path, ["ILSVRC2012_validation_ground_truth.txt"], _DEVKIT)
+    return None if truth is None else _devkit(truth)
+
+
+def _kaggle(path: Path) -> dict[int, int]:
+    """``ImageId,PredictionString``: a name, then a synset and boxes."""
+    at = {synset: index for index, synset in enumerate(imagenet_synsets())}
+    labels = {}
+    for line, text in enumerate(text_of(path).splitlines()[1:], 2):
+        name, _, rest = text.partition(",")
+        synset = rest.split()[0] if rest.split() else ""
+        if synset not in at:
+            raise InputError(f"{path}, line {line}: expected NAME,SYNSET …, got {text[:60]!r}")
+        labels[_number(f"{name}.JPEG")] = at[synset]
+    return labels
+
+
+def _caffe(path: Path) -> dict[int, int]:
+    """``ILSVRC2012_val_00000001.JPEG 65``: indices of sorted synsets."""
+    labels = {}
+    for line, text in enumerate(text_of(path).splitlines(), 1):
+        name, _, label = text.strip().rpartition(" ")
+        if not name:
+            continue
+        if not label.isdecimal() or int(label) >= len(imagenet_synsets()):
+            raise InputError(f"{path}, line {line}: expected NAME INDEX, got {text[:60]!r}")
+        labels[_number(name)] = int(label)
+    return labels
+
+
+def _devkit(path: Path) -> dict[int, int]:
+    """The development kit's class numbers, by meta.mat's list of synsets."""
+    from scipy.io import loadmat
+
+    meta = path.parent / "meta.mat"
+    try:
+        read: Any = loadmat(meta, squeeze_me=True)["synsets"]
+        own = zip(read["ILSVRC2012_ID"], read["WNID"], strict=True)
+        synsets = {int(number): str(synset) for number, synset in own}
+    except (OSError, KeyError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+        raise InputError(f"{meta}: cannot be read as the kit's list of synsets: {error}") from None
+    at = {synset: index for index, synset in enumerate(imagenet_synsets())}
+    labels = {}
+    for line, text in enumerate(text_of(path).split(), 1):
+        synset = synsets.get(int(text)) if text.isdecimal() else None
+        if synset not in at:
+            raise InputError(f"{path}, line {line}: {text!r} is none of ImageNet's class numbers")
+        labels[line] = at[synset]
+    return labels
+
+
+def read_real(entry: TestSetEntry, path: Path) -> Found:
+    """The validation images with ReaL's label sets, by the number in a file's name."""
+    beside = file_in(path, ["real.json"]) or file_in(path.parent, ["real.json"])
+    if beside is None:
+        raise wrong_layout(entry, path, "there is no real.json in it or beside it")
+    try:
+        sets = json.loads(text_of(beside))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{beside}: not valid JSON: {error}") from None
+    if not isinstance(sets, list) or not all(isinstance(one, list) for one in sets):
+        raise InputError(f"{beside}: expected a list with a list of labels per image")
+    found = _images(entry, path)
+    numbers = [_number(name) for name in found.examples]
+    odd = [n for n, at in zip(found.examples, numbers, strict=True) if not 0 < at <= len(sets)]
+    if odd:
+        raise InputError(
+            f"{path}: {beside.name} has {len(sets)} entries, none for {some(odd, 2)}; expected "
+            "names such as ILSVRC2012_val_00000001.JPEG"
+        )
+    return replace(found, labels=[sets[at - 1] for at in numbers])
+
+
+def _images(entry: TestSetEntry, path: Path) -> Found:
+    """The validation images; their own labels are not needed."""
+    for inner in ("", "val"):
+        names = _flat(path / inner)
+        if names:
+            return Found(
+                where=str(path),
+                examples=printable(names),
+                images=FileImages(str((path / inner).absolute()), tuple(names)),
+                labels=None,
+                classes=imagenet_synsets(),
+            )
+    return read_validation(replace(entry, layout="imagenet"), path)

@@ -1,0 +1,256 @@
+"""What is in a directory: which test sets of the catalogue, whether they are whole.
+
+Every directory down to a few levels is looked at by the names in it alone. What is recognised is
+then opened by its reader, so that what is called complete does load.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shiftbed.catalogue import TestSetEntry, entries, find, look_up, tasks
+from shiftbed.catalogue.cifar import CIFAR_CLASSES
+from shiftbed.catalogue.imagenet import CORRUPTIONS
+from shiftbed.catalogue.maps import imagenet_synsets, indices, objectnet_folders
+from shiftbed.errors import InputError
+from shiftbed.evaluation.data.authors import examine
+from shiftbed.evaluation.data.authors.common import directories
+
+DEPTH = 4
+MOST = 20_000
+"""Directories that are looked at."""
+_SYNSET = re.compile(r"n\d{8}")
+_WILDS = {
+    "camelyon17": ("metadata.csv", "tumor"),
+    "fmow": ("rgb_metadata.csv", "country_code"),
+    "iwildcam": ("metadata.csv", "location_remapped"),
+    "rxrx1": ("metadata.csv", "sirna_id"),
+}
+"""The table of a WILDS set, and a column that only it has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recognised:
+    """A test set of the catalogue that is in a directory, or part of it."""
+
+    name: str
+    where: str
+    """The directory to write after ``NAME@``."""
+    complete: bool
+    images: int
+    expected: int | None
+    """How many are published; None if that is not known."""
+    missing: tuple[str, ...] = ()
+    """What is not there or differs, in words."""
+
+    @property
+    def spec(self) -> str:
+        """As it is written for ``eval`` or a testbed.toml."""
+        return f"{self.name}@{self.where}"
+
+
+def recognise(root: Path) -> list[Recognised]:
+    """Every test set of the catalogue in a directory."""
+    if not root.is_dir():
+        raise InputError(f"{root}: no such directory")
+    found: dict[str, Recognised] = {}
+    for name, where in _candidates(root):
+        one = _examined(name, where)
+        old = found.get(name)
+        if old is None or (one.images, one.complete) > (old.images, old.complete):
+            found[name] = one
+    order = [entry.name for entry in entries()]
+    return sorted(
+        found.values(),
+        key=lambda one: (order.index(one.name) if one.name in order else len(order), one.name),
+    )
+
+
+def gaps(found: Sequence[Recognised]) -> list[str]:
+    """Parts of a set that are not there though others are: domains, corruptions."""
+    there = {one.name for one in found}
+    words = []
+    for task in tasks():
+        own = [f"{task.name}/{domain.name}" for domain in task.domains]
+        absent = [name for name in own if name not in there and name != "digits/sklearn"]
+        if absent and len(absent) < len(own) and there & set(own):
+            words.append(f"{task.title}: not there {', '.join(absent)}; expected {task.tree}")
+    for name in ("imagenet-c", "cifar-10-c"):
+        entry = look_up(name)
+        assert isinstance(entry, TestSetEntry)
+        parts = [part for part in entry.parts if f"{name}/{part}" not in there]
+        if parts and len(parts) < len(entry.parts):
+            listed = ", ".join(parts[:5]) + (", …" if len(parts) > 5 else "")
+            words.append(
+                f"{entry.title}: {len(parts)} of {len(entry.parts)} parts not there ({listed}); "
+                f"expected {entry.tree}"
+            )
+    return words
+
+
+def _examined(name: str, where: Path) -> Recognised:
+    entry = find(name)
+    try:
+        seen = examine(name, str(where))
+    except InputError as error:
+        words = str(error).removeprefix(f"{where}: ")
+        return Recognised(
+            name=name,
+            where=str(where),
+            complete=False,
+            images=0,
+            expected=entry.images,
+            missing=(words,),
+        )
+    missing = (*seen.missing, *seen.differs)
+    return Recognised(
+        name=name,
+        where=str(where),
+        complete=not missing,
+        images=len(seen.test_set),
+        expected=entry.images,
+        missing=missing,
+    )
+
+
+def _candidates(root: Path) -> Iterator[tuple[str, Path]]:
+    """(name in the catalogue, directory) by names alone; classes' own folders are not entered."""
+    waiting = [(root, 0)]
+    looked = 0
+    while waiting and looked < MOST:
+        path, depth = waiting.pop()
+        looked += 1
+        folders = directories(path)
+        try:
+            files = {one.name for one in os.scandir(path) if one.is_file()}
+        except OSError:
+            continue
+        whole = list(_here(path, folders, files))
+        yield from whole
+        if depth < DEPTH and not any(_SYNSET.fullmatch(name) for name in folders):
+            done = {"val"} if any(name.startswith("imagenet-vid") for name, _ in whole) else set()
+            done |= _classes(path, folders)
+            waiting += [(path / name, depth + 1) for name in folders if name not in done]
+
+
+def _classes(path: Path, folders: list[str]) -> set[str]:
+    """Folders that hold images of one class, of ObjectNet or of a numbered set."""
+    numbered = {name for name in folders if name.isdecimal()}
+    corrupted = path.name in CORRUPTIONS
+    objects = {name for name in folders if name in objectnet_folders()}
+    return (set() if corrupted else numbered) | (objects if len(objects) > 2 else set())
+
+
+def _here(path: Path, folders: list[str], files: set[str]) -> Iterator[tuple[str, Path]]:
+    """What a directory with these names is."""
+    synsets = set(folders) & set(imagenet_synsets())
+    if synsets:
+        yield from _with_synsets(path, synsets)
+    elif any(name.startswith("ILSVRC2012_val_") for name in files):
+        yield "imagenet", path
+    numbers = {name for name in folders if name.isdecimal() and int(name) < 1000}
+    if len(numbers) > 20 or (numbers and "imagenetv2" in path.name):
+        yield _v2(path.name), path
+    if "real.json" in files:
+        yield "imagenet-real", path
+    if len(set(folders) & objectnet_folders().keys()) > 2:
+        yield "objectnet", path
+    yield from _videos(path, files)
+    yield from _cifar(path, folders, files)
+    yield from _tasks(path, folders, files)
+
+
+def _with_synsets(path: Path, synsets: set[str]) -> Iterator[tuple[str, Path]]:
+    """Which of the sets with a folder per synset: by its name, its files, its classes."""
+    if path.name.isdecimal() and path.parent.name in CORRUPTIONS:
+        outer = path.parent.parent
+        yield f"imagenet-c/{path.parent.name}-{path.name}", outer
+        return
+    named = f"{path.parent.name}/{path.name}".lower()
+    first = sorted(one.name for one in os.scandir(path / min(synsets)))[:1]
+    if "styl" in named:
+        yield "stylized-imagenet", path
+    elif first and first[0].startswith("ILSVRC2012_val_"):
+        yield "imagenet", path
+    elif first and re.fullmatch(r"sketch_\d+\.JPEG", first[0]):
+        yield "imagenet-sketch", path
+    else:
+        likely = {name: _overlap(name, synsets) for name in ("imagenet-a", "imagenet-r")}
+        for name in likely:
+            if path.name.lower() == name:
+                likely[name] += 1
+        best = max(likely, key=lambda name: likely[name])
+        if likely[best] > 0.5:
+            yield best, path
+
+
+def _overlap(name: str, synsets: set[str]) -> float:
+    """Shared classes over all of both."""
+    every = imagenet_synsets()
+    own = {every[index] for index in indices(name)}
+    return len(own & synsets) / len(own | synsets)
+
+
+def _v2(name: str) -> str:
+    """ImageNetV2's variant by the name of its directory; the usual one if that does not tell."""
+    variant = "imagenet-v2"
+    if "threshold" in name:
+        variant += "-threshold-0.7"
+    elif "top" in name:
+        variant += "-top-images"
+    original = "imagenetv2" in name and "format-val" not in name
+    return variant + ("-original" if original else "")
+
+
+def _videos(path: Path, files: set[str]) -> Iterator[tuple[str, Path]]:
+    inner = path.parent if "metadata" in path.name else path
+    if {"labels.json", "pmsets.json"} <= files:
+        yield "imagenet-vid-robust", inner
+        yield "imagenet-vid-robust/frames", inner
+    if "anchor_labels.json" in files:
+        yield "ytbb-robust", inner
+        if "pmk_labels.json" in files:
+            yield "ytbb-robust/frames", inner
+
+
+def _cifar(path: Path, folders: list[str], files: set[str]) -> Iterator[tuple[str, Path]]:
+    pickles = {"test_batch", "batches.meta"} <= files
+    if "test_batch.bin" in files or pickles:
+        yield "cifar-10", path
+    if "cifar10.1_v4_data.npy" in files:
+        yield "cifar-10.1-v4", path
+    if "cifar10.1_v6_data.npy" in files:
+        yield "cifar-10.1", path
+    if "cifar102_test.npz" in files:
+        yield "cifar-10.2", path
+    for name in CORRUPTIONS:
+        if {f"{name}.npy", "labels.npy"} <= files:
+            yield from ((f"cifar-10-c/{name}-{severity}", path) for severity in range(1, 6))
+    if len(set(folders) & set(CIFAR_CLASSES)) > 5 and path.name not in ("train", "valid"):
+        first = sorted(one.name for one in os.scandir(path / CIFAR_CLASSES[0]))[:1]
+        cinic = first and (first[0].startswith("cifar10") or _SYNSET.match(first[0]))
+        yield ("cinic-10" if cinic else "cifar-10"), path
+
+
+def _tasks(path: Path, folders: list[str], files: set[str]) -> Iterator[tuple[str, Path]]:
+    for task in tasks():
+        there = [d for d in task.domains if set(d.folders) & set(folders)]
+        if task.layout == "domains" and 2 * len(there) >= len(task.domains):
+            yield from ((f"{task.name}/{domain.name}", path) for domain in there)
+    for name, (file, column) in _WILDS.items():
+        if file in files and column in _header(path / file):
+            yield f"{name}/id", path
+            yield f"{name}/ood", path
+    if "t10k-images-idx3-ubyte" in files or "t10k-images.idx3-ubyte" in files:
+        yield "digits/mnist", path
+    if "digits.npz" in files:
+        yield "digits/usps", path
+        yield "digits/mnist", path
+
+
+def _header(path: Path) -> list[str]:
+    """The columns of a table."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        return file.readline(100_000).strip().split(",")

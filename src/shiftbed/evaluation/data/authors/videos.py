@@ -1,0 +1,174 @@
+"""Video frames with reviewed labels: ImageNet-Vid-Robust and YTBB-Robust.
+
+An anchor is a frame that was chosen; the frames within ten of it that reviewers found similar come
+with it. A frame may show several superclasses, so labels are sets. Groups are the videos.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from shiftbed.catalogue.maps import groups
+from shiftbed.catalogue.record import TestSetEntry
+from shiftbed.errors import InputError
+from shiftbed.evaluation.data.authors.common import file_in, seen_in, text_of, wrong_layout
+from shiftbed.evaluation.data.files import FileImages, printable
+from shiftbed.evaluation.data.found import Found, shown, some
+
+_SWAPPED = {22: 23, 23: 22}
+"""YouTube-BB's own table numbers ``none`` and ``car`` the other way round."""
+_BAD = {
+    *("dissimilar", "problematic", "incorrect", "dont know", "deformation"),
+    *("background-change", "occlusion-increased", "blur-increase", "bad-anchor"),
+}
+"""Reviewers' words for a frame that does not count beside its anchor."""
+
+
+@dataclass(frozen=True)
+class _Review:
+    """One reviewed frame: its key, and what reviewers said of it."""
+
+    key: str
+    words: frozenset[str]
+
+
+def read_vid_robust(entry: TestSetEntry, path: Path) -> Found:
+    """Anchors or all frames, named as in the authors' labels.json."""
+    within = ("", "metadata", "imagenet-vid-robust_metadata", "misc")
+    labels = _mapping(entry, path, "labels.json", within)
+    names: Iterable[str] = labels
+    if entry.part != "frames":
+        names = _mapping(entry, path, "pmsets.json", within)
+    chosen = sorted(names)
+    without = [name for name in chosen if name not in labels]
+    if without:
+        raise InputError(f"{path}: labels.json has no labels for {some(without, 2)}")
+    sets = [_numbers(path, name, labels[name], 30) for name in chosen]
+    return _found(entry, path, chosen, sets, "val/")
+
+
+def read_ytbb_robust(entry: TestSetEntry, path: Path) -> Found:
+    """Anchors whose label is good, or all reviewed frames, which are judged by their anchor's."""
+    within = ("", "metadata", "ytbb-robust_metadata")
+    anchors = _reviews(entry, path, "anchor_labels.json", within)
+    frames = _reviews(entry, path, "pmk_labels.json", within)
+    first = _initial(entry, path, within)
+    number = {name: at for at, name in enumerate(groups("ytbb-robust"))}
+    spoilt = {_split(path, one)[0] for one in frames if "bad-anchor" in one.words}
+    good = [
+        one
+        for one in anchors
+        if "good" in one.words and not one.words & {"bad", "unsure"} and one.key not in spoilt
+    ]
+    sets: dict[str, list[int]] = {}
+    for one in good:
+        video = one.key.partition("/")[0]
+        if video not in first:
+            raise InputError(f"{path}: the table of anchors has no label for {shown(video)}")
+        own = {number[word] for word in one.words if word in number}
+        sets[one.key] = sorted(own | {first[video]})
+    if entry.part == "frames":
+        for one in frames:
+            anchor, frame = _split(path, one)
+            if anchor in sets and "similar" in one.words and not one.words & _BAD:
+                sets.setdefault(frame, sets[anchor])
+    chosen = sorted(sets)
+    if not chosen:
+        raise InputError(f"{path}: no anchor is marked good in anchor_labels.json")
+    return _found(entry, path, chosen, [sets[name] for name in chosen], "")
+
+
+def _found(
+    entry: TestSetEntry, path: Path, names: list[str], sets: list[list[int]], prefix: str
+) -> Found:
+    """Frames that exist; those that do not are listed by number and first names."""
+    bare = [name.removeprefix(prefix) for name in names]
+    roots = [root for root in (path, path / "val", path / "images") if root.is_dir()]
+    for one in bare:
+        if one.startswith("/") or ".." in one.split("/"):
+            raise InputError(f"{path}: frame {shown(one)} is not below the directory")
+    root = max(roots, key=lambda root: sum((root / one).is_file() for one in bare[:200]))
+    missing = [one for one in bare if not (root / one).is_file()]
+    if len(missing) == len(bare):
+        raise wrong_layout(entry, path, f"none of {some(bare, 2)} is there, {seen_in(path)}")
+    words = f"{len(missing)} of {len(bare)} frames are not there: {some(missing)}"
+    return Found(
+        where=str(path),
+        examples=printable(names),
+        images=FileImages(str(root.absolute()), tuple(bare)),
+        labels=sets,
+        classes=tuple(groups(entry.base)),
+        groups=[one.rpartition("/")[0] for one in bare],
+        missing=(words,) if missing else (),
+    )
+
+
+def _json(entry: TestSetEntry, path: Path, name: str, within: tuple[str, ...]) -> tuple[Path, Any]:
+    file = file_in(path, [name], within)
+    if file is None:
+        raise wrong_layout(entry, path, f"there is no {name}, {seen_in(path)}")
+    try:
+        return file, json.loads(text_of(file))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: not valid JSON: {error}") from None
+
+
+def _mapping(
+    entry: TestSetEntry, path: Path, name: str, within: tuple[str, ...]
+) -> Mapping[str, list[Any]]:
+    file, read = _json(entry, path, name, within)
+    if not isinstance(read, dict) or not all(isinstance(one, list) for one in read.values()):
+        raise InputError(f"{file}: expected a list for each frame, such as VIDEO/FRAME.JPEG")
+    return read
+
+
+def _numbers(path: Path, name: str, labels: list[Any], classes: int) -> list[int]:
+    for label in labels:
+        if not isinstance(label, int) or not 0 <= label < classes:
+            raise InputError(f"{path}: label {shown(label)} of {name} is none of {classes} classes")
+    return sorted(labels)
+
+
+def _reviews(entry: TestSetEntry, path: Path, name: str, within: tuple[str, ...]) -> list[_Review]:
+    """A file of the authors' reviews; of several of one frame the last counts."""
+    file, read = _json(entry, path, name, within)
+    found: dict[str, _Review] = {}
+    try:
+        words = [str(word) for word in read["labels"]]
+        for one in read["annotations"]:
+            key = ",".join("/".join(part.split("/")[-2:]) for part in str(one["key"]).split(","))
+            found[key] = _Review(key, frozenset(words[label] for label in one["labels"]))
+    except (KeyError, TypeError, IndexError, AttributeError):
+        raise InputError(
+            f"{file}: expected 'labels' and 'annotations' with a key and labels each"
+        ) from None
+    return list(found.values())
+
+
+def _split(path: Path, review: _Review) -> tuple[str, str]:
+    anchor, comma, frame = review.key.partition(",")
+    if not comma:
+        raise InputError(f"{path}: pmk_labels.json: expected ANCHOR,FRAME, got {shown(anchor)}")
+    return anchor, frame
+
+
+def _initial(entry: TestSetEntry, path: Path, within: tuple[str, ...]) -> dict[str, int]:
+    """YouTube-BB's own label of each anchor's video segment; reviewers only added to it."""
+    name = "ytbb_robustness_test_anchors_full.csv"
+    file = file_in(path, [name], within)
+    if file is None:
+        raise wrong_layout(entry, path, f"there is no {name}, without which labels are incomplete")
+    found = {}
+    try:
+        for row in csv.DictReader(StringIO(text_of(file))):
+            label = int(row["label"])
+            found[f"{row['ytid']}_{row['time_ms']}"] = _SWAPPED.get(label, label)
+    except (KeyError, ValueError, TypeError, csv.Error) as error:
+        raise InputError(f"{file}: expected columns ytid, time_ms and label: {error}") from None
+    if any(not 0 <= label < 24 for label in found.values()):
+        raise InputError(f"{file}: a label is none of the 24 classes")
+    return found

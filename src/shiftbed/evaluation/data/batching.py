@@ -1,0 +1,180 @@
+"""Batches of preprocessed images, in order, prepared ahead by threads.
+
+Threads are enough: PIL releases the interpreter's lock while it decodes and resizes, and so does
+NumPy while it copies. No processes are started, nothing is pickled, and at most ``ahead`` batches
+besides the one in use are in memory.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
+
+from shiftbed.errors import InputError
+from shiftbed.evaluation.data.record import TestSet, Unreadable, UnreadableImage
+
+Transform = Callable[[Image.Image], NDArray[np.uint8]]
+"""A picture in any mode to uint8 (H, W, C), the same shape for all."""
+_TASKS = 4
+"""Tasks per worker and batch: few enough to be cheap, enough to keep workers busy to the end."""
+
+
+class Batch(NamedTuple):
+    """Some rows of a test set, preprocessed."""
+
+    rows: NDArray[np.int64]
+    """(B,) rows that could be read, in the order asked for."""
+    pixels: NDArray[np.uint8]
+    """(B, H, W, C)"""
+    unreadable: list[Unreadable]
+    """The other rows of the batch."""
+
+
+def batches(
+    test_set: TestSet,
+    rows: ArrayLike | None,
+    transform: Transform,
+    batch_size: int,
+    workers: int | None = None,
+    *,
+    ahead: int = 2,
+) -> Iterator[Batch]:
+    """The images of ``rows`` (all, if None) in batches, in order.
+
+    ``workers`` threads prepare them, one per processor by default, none for 0. What is yielded does
+    not depend on their number. An exception of the transform is raised where its batch is due, but
+    for ``UnreadableImage``: a transform may refuse an image, too.
+    """
+    chosen = np.arange(len(test_set)) if rows is None else np.asarray(rows)
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise InputError("rows must be a list of row numbers")
+    if chosen.size and (chosen.min() < 0 or chosen.max() >= len(test_set)):
+        raise InputError(f"rows must lie between 0 and {len(test_set) - 1}")
+    workers = _processors() if workers is None else workers
+    if batch_size < 1 or workers < 0 or ahead < 0:
+        raise InputError("batch_size must be at least 1, workers and ahead at least 0")
+    chosen = chosen.astype(np.int64)
+    parts = (chosen[at : at + batch_size] for at in range(0, len(chosen), batch_size))
+    tray = _Tray(test_set, transform)
+    fillings = (_Filling(tray, part) for part in parts)
+    return _in_turn(fillings) if workers == 0 else _in_threads(fillings, workers, ahead)
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def _in_turn(fillings: "Iterator[_Filling]") -> Iterator[Batch]:
+    for filling in fillings:
+        filling.fill(0, len(filling.rows))
+        yield filling.batch()
+
+
+def _in_threads(fillings: "Iterator[_Filling]", workers: int, ahead: int) -> Iterator[Batch]:
+    waiting: deque[tuple[_Filling, list[Future[None]]]] = deque()
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="images")
+
+    def start() -> None:
+        filling = next(fillings, None)
+        if filling is not None:
+            size = len(filling.rows)
+            step = -(-size // (workers * _TASKS))
+            tasks = [
+                pool.submit(filling.fill, at, min(at + step, size)) for at in range(0, size, step)
+            ]
+            waiting.append((filling, tasks))
+
+    try:
+        for _ in range(ahead + 1):
+            start()
+        while waiting:
+            filling, tasks = waiting.popleft()
+            for task in tasks:
+                task.result()
+            batch = filling.batch()
+            del filling, tasks
+            if ahead:
+                start()
+            yield batch
+            del batch
+            if not ahead:
+                start()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Tray:
+    """What all batches share: the transform and the shape that it makes."""
+
+    def __init__(self, test_set: TestSet, transform: Transform) -> None:
+        self.test_set = test_set
+        self.transform = transform
+        self.shape: tuple[int, ...] | None = None
+        self.lock = Lock()
+
+    def prepare(self, row: int) -> NDArray[np.uint8]:
+        """One image, of the shape of all."""
+        example = self.test_set.examples[row]
+        image = self.test_set.load(row)
+        try:
+            pixels = self.transform(image)
+        except Exception as error:
+            error.add_note(f"while preprocessing {example!r}")
+            raise
+        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 3:
+            got = getattr(pixels, "dtype", type(pixels).__name__), getattr(pixels, "shape", "")
+            raise InputError(f"{example!r}: the transform must give uint8 (H, W, C), gave {got}")
+        with self.lock:
+            if self.shape is None:
+                self.shape = pixels.shape
+        if pixels.shape != self.shape:
+            raise InputError(
+                f"{example!r}: the transform gave {pixels.shape}, for others {self.shape}; all "
+                "images must come out alike"
+            )
+        return pixels
+
+
+class _Filling:
+    """A batch that threads are filling; each writes its own rows."""
+
+    def __init__(self, tray: _Tray, rows: NDArray[np.int64]) -> None:
+        self.tray = tray
+        self.rows = rows
+        self.pixels: NDArray[np.uint8] | None = None
+        self.failed: dict[int, Unreadable] = {}
+
+    def fill(self, start: int, stop: int) -> None:
+        """Prepare some of the images."""
+        for at in range(start, stop):
+            row = int(self.rows[at])
+            try:
+                pixels = self.tray.prepare(row)
+            except UnreadableImage as error:
+                self.failed[at] = Unreadable(row, error.example, error.reason)
+                continue
+            if self.pixels is None:
+                with self.tray.lock:
+                    if self.pixels is None:
+                        self.pixels = np.empty((len(self.rows), *pixels.shape), dtype=np.uint8)
+            self.pixels[at] = pixels
+
+    def batch(self) -> Batch:
+        """What was read, and what was not."""
+        pixels = self.pixels
+        if pixels is None:
+            pixels = np.empty((0, *(self.tray.shape or (0, 0, 0))), dtype=np.uint8)
+        elif self.failed:
+            pixels = np.delete(pixels, list(self.failed), axis=0)
+        rows = np.delete(self.rows, list(self.failed)) if self.failed else self.rows
+        return Batch(rows, pixels, [self.failed[at] for at in sorted(self.failed)])

@@ -1,0 +1,115 @@
+"""Encoded bytes to a picture, or the reason why not.
+
+The mode is kept (CMYK, 16 bits, palette, …): turning it into what a model wants belongs to
+preprocessing. The EXIF orientation is not applied, as in timm and torchvision. Of an animation the
+first frame is taken. Only plain raster formats are decoded, whatever a file is called: PIL would
+hand an EPS file to another program.
+
+A truncated file is refused, and so is a PNG whose checksums are wrong. Damage in the middle of a
+JPEG cannot be seen by any decoder; the fingerprint of the test set shows that a file changed.
+"""
+
+import zlib
+from functools import cache
+from pathlib import Path
+from struct import error as StructError
+from typing import BinaryIO
+
+from PIL import Image, ImageFile, UnidentifiedImageError
+
+from shiftbed.errors import InputError
+
+EXTENSIONS = frozenset(
+    [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp", ".avif"]
+)
+"""How the names of image files end."""
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP", "AVIF")
+_FRAMES_FROM_FILE = ("GIF", "TIFF")
+"""Formats that go back to the file after loading, if there are more frames."""
+_CANNOT = (
+    *(OSError, SyntaxError, ValueError, TypeError, IndexError, KeyError, AttributeError),
+    *(EOFError, ArithmeticError, StructError, zlib.error, MemoryError, RuntimeError, Warning),
+)
+"""What PIL's decoders raise on damaged files; warnings too, where they are made errors."""
+
+
+class NoImage(Exception):
+    """There is no picture here; the message is the reason, one line."""
+
+
+def decode_file(path: Path | str) -> Image.Image:
+    """The picture in a file, loaded."""
+    try:
+        with open(path, "rb") as file:
+            return decode(file)
+    except FileNotFoundError:
+        raise NoImage("no such file") from None
+    except IsADirectoryError:
+        raise NoImage("a directory, not a file") from None
+    except (OSError, ValueError) as error:
+        raise NoImage(f"cannot be read: {_brief(error)}") from None
+
+
+def decode(file: BinaryIO) -> Image.Image:
+    """The picture in an open file, loaded; the file may be closed afterwards."""
+    if ImageFile.LOAD_TRUNCATED_IMAGES:
+        raise InputError(
+            "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is on: truncated images would pass as whole ones; "
+            "switch it off"
+        )
+    try:
+        image = Image.open(file, formats=_formats())
+        _limit(image)
+        if image.format == "PNG":
+            _check_png(file)
+        image.load()
+        return image.copy() if image.format in _FRAMES_FROM_FILE else image
+    except UnidentifiedImageError:
+        raise NoImage(_no_format(file)) from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise NoImage(f"too large: {_brief(error)}") from None
+    except _CANNOT as error:
+        raise NoImage(f"damaged: {_brief(error)}") from None
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """The formats that this PIL was built with."""
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
+
+
+def _limit(image: Image.Image) -> None:
+    """PIL only warns up to twice its limit."""
+    most = Image.MAX_IMAGE_PIXELS
+    width, height = image.size
+    if most is not None and width * height > most:
+        raise NoImage(f"too large: {width} × {height} pixels, at most {most} are decoded")
+
+
+def _check_png(file: BinaryIO) -> None:
+    """PIL does not compare the checksums of the pixels' chunks."""
+    here = file.tell()
+    file.seek(8)
+    while len(head := file.read(8)) == 8:
+        size, kind = int.from_bytes(head[:4], "big"), head[4:]
+        data = file.read(size)
+        checksum = file.read(4)
+        if len(checksum) < 4:
+            break  # truncated: left to PIL, which may have all the pixels
+        if kind == b"IDAT" and zlib.crc32(data, zlib.crc32(kind)) != int.from_bytes(
+            checksum, "big"
+        ):
+            raise NoImage("damaged: a checksum of the PNG file is wrong")
+    file.seek(here)
+
+
+def _no_format(file: BinaryIO) -> str:
+    file.seek(0)
+    return "not an image of a known format" if file.read(1) else "an empty file"
+
+
+def _brief(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -1,0 +1,118 @@
+"""Hugging Face ``datasets``: a Dataset with an image column, or a directory it was saved to.
+
+The cells are taken as Arrow, undecoded, so the pictures are decoded here as everywhere else. A
+data set held in memory is pickled with its pixels; one that was saved or loaded from disk is not.
+"""
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+from shiftbed.evaluation.data.columns import Columns, choose_columns, usable_ids, values
+from shiftbed.evaluation.data.decode import NoImage
+from shiftbed.evaluation.data.digests import NOTHING, DigestCache
+from shiftbed.evaluation.data.found import Found, Options
+from shiftbed.evaluation.data.record import Images
+
+
+@dataclass(frozen=True, eq=False)
+class DatasetImages(Images):
+    """Rows of a Dataset in Arrow format."""
+
+    dataset: Any
+    column: str
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def data(self, row: int) -> bytes:
+        """The encoded picture, or ``NoImage``."""
+        at = int(self.rows[row])
+        cell = self.dataset[at : at + 1].column(self.column)[0].as_py()
+        data = cell.get("bytes") if isinstance(cell, dict) else cell
+        if isinstance(data, bytes):
+            return data
+        path = cell.get("path") if isinstance(cell, dict) else None
+        if not path or "::" in path or "://" in path:
+            raise NoImage("its data set holds neither bytes nor the path of a local file for it")
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            raise NoImage(f"cannot be read: {error.strerror}") from None
+
+    def take(self, rows: NDArray[np.int64]) -> "DatasetImages":
+        """Only these, in this order."""
+        return replace(self, rows=self.rows[rows])
+
+    def digests(self, cache: DigestCache | None) -> list[bytes]:
+        """SHA-256 of each picture."""
+        found = []
+        for row in range(len(self)):
+            try:
+                found.append(hashlib.sha256(self.data(row)).digest())
+            except NoImage:
+                found.append(NOTHING)
+        return found
+
+
+def open_saved(path: Path) -> Any:
+    """The data set that ``save_to_disk`` wrote to a directory."""
+    if (path / "dataset_dict.json").exists():
+        splits = sorted(one.name for one in path.iterdir() if one.is_dir())
+        raise InputError(f"{path}: holds splits; open one of them: {', '.join(splits)}")
+    try:
+        return datasets.load_from_disk(str(path))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise InputError(f"{path}: cannot be read as a saved data set: {reason}") from None
+
+
+def read_dataset(dataset: Any, where: str, options: Options) -> Found:
+    """The images of a Dataset in its order."""
+    if isinstance(dataset, datasets.DatasetDict):
+        raise InputError(f"{where}: holds splits; give one of them: {', '.join(dataset)}")
+    if not isinstance(dataset, datasets.Dataset):
+        raise InputError(f"{where}: is {type(dataset).__name__}, expected a datasets.Dataset")
+    if not len(dataset):
+        raise InputError(f"{where}: no rows")
+    columns = choose_columns(where, dataset.features.arrow_schema, options)
+    names = [name for name in (columns.label, columns.group, columns.id) if name is not None]
+    table = dataset.select_columns(names).with_format("arrow")[:] if names else None
+    arrow = dataset.with_format("arrow")
+    images = DatasetImages(arrow, columns.image, np.arange(len(dataset)))
+    if columns.id is not None and table is not None:
+        ids: tuple[str, ...] | None = tuple(map(str, values(where, table[columns.id])))
+    else:
+        ids = _file_names(where, arrow, columns)
+    digits = len(str(len(dataset) - 1))
+    labels = groups = None
+    if columns.label is not None and table is not None:
+        labels = values(where, table[columns.label])
+    if columns.group is not None and table is not None:
+        groups = values(where, table[columns.group])
+    return Found(
+        where=where,
+        examples=ids or tuple(f"{row:0{digits}d}" for row in range(len(dataset))),
+        images=images,
+        labels=labels,
+        classes=columns.classes,
+        groups=groups,
+    )
+
+
+def _file_names(where: str, arrow: Any, columns: Columns) -> tuple[str, ...] | None:
+    """The images' file names, a stretch at a time, if they are good ids."""
+    if columns.path is None:
+        return None
+    names: list[str | None] = []
+    for table in arrow.select_columns([columns.image]).iter(batch_size=256):
+        names += values(where, pc.struct_field(table[columns.image], "path"))
+    return usable_ids(names)

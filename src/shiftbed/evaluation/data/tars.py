@@ -1,0 +1,231 @@
+"""WebDataset tars, read in place: nothing is unpacked, so no name in them reaches the disk.
+
+Members belong together by their name up to the first full stop: ``0001.jpg`` with ``0001.cls``
+(a class number or name) or ``0001.json`` (a field ``label``). Everything else is passed over:
+links, devices, sparse files, and above all pickles. A name that is absolute or climbs with ``..``
+is refused together with its archive.
+"""
+
+import hashlib
+import json
+import posixpath
+import tarfile
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.data.decode import EXTENSIONS, NoImage
+from shiftbed.evaluation.data.digests import NOTHING, DigestCache, cached
+from shiftbed.evaluation.data.found import Found, Options, shown, some
+from shiftbed.evaluation.data.record import Images
+
+_TEXT_LIMIT = 2**20
+"""The largest label file, in bytes."""
+_LABELS = ("label", "labels", "cls", "class")
+
+
+@dataclass(frozen=True, eq=False)
+class TarImages(Images):
+    """Stretches of tar files."""
+
+    paths: tuple[str, ...]
+    places: NDArray[np.int64]
+    """(N, 3): number of the file, offset, size; size −1 where there is no image."""
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def data(self, row: int) -> bytes:
+        """The encoded picture, or ``NoImage``."""
+        number, offset, size = map(int, self.places[row])
+        if size < 0:
+            raise NoImage("its tar holds a label but no image for it")
+        try:
+            with open(self.paths[number], "rb", buffering=0) as file:
+                file.seek(offset)
+                data = file.read(size)
+        except OSError as error:
+            raise NoImage(f"its tar cannot be read: {error.strerror}") from None
+        if len(data) < size:
+            raise NoImage("its tar is cut off")
+        return data
+
+    def take(self, rows: NDArray[np.int64]) -> "TarImages":
+        """Only these, in this order."""
+        return replace(self, places=self.places[rows])
+
+    def digests(self, cache: DigestCache | None) -> list[bytes]:
+        """SHA-256 of each picture, computed file by file."""
+        of_file = [np.flatnonzero(self.places[:, 0] == at) for at in range(len(self.paths))]
+        parts = [
+            (Path(path), hashlib.sha256(self.places[rows, 1:].tobytes()).hexdigest())
+            for path, rows in zip(self.paths, of_file, strict=True)
+        ]
+        rows_of = dict(zip(parts, of_file, strict=True))
+        joined = cached(parts, lambda part: self._digests(rows_of[part]), cache)
+        found = [NOTHING] * len(self)
+        for rows, digests in zip(of_file, joined, strict=True):
+            for at, row in enumerate(rows):
+                found[row] = digests[32 * at : 32 * at + 32]
+        return found
+
+    def _digests(self, rows: NDArray[np.int64]) -> bytes:
+        found = []
+        for row in rows:
+            try:
+                found.append(hashlib.sha256(self.data(row)).digest())
+            except NoImage:
+                found.append(NOTHING)
+        return b"".join(found)
+
+
+@dataclass(kw_only=True)
+class _Sample:
+    """The members of one example."""
+
+    key: str
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Image fields, such as ``jpg``: offset and size."""
+    label: Any = None
+    group: Any = None
+
+
+def read_tars(paths: list[Path], options: Options) -> Found:
+    """The images of one or several tars in their order."""
+    passed: Counter[str] = Counter()
+    shards = [_index(path, options, passed) for path in paths]
+    samples = [(number, one) for number, shard in enumerate(shards) for one in shard]
+    where = some([str(path) for path in paths], 1)
+    wanted = _image_fields(where, [one for _, one in samples], options)
+    places = [(number, *_place(one, wanted)) for number, one in samples]
+    keys = [one.key for _, one in samples]
+    if len(set(keys)) < len(keys):
+        keys = [f"{paths[number].stem}/{one.key}" for number, one in samples]
+    labels = [one.label for _, one in samples]
+    groups = [one.group for _, one in samples]
+    notes = [f"passed over in the tar: {count} × {what}" for what, count in sorted(passed.items())]
+    return Found(
+        where=where,
+        examples=tuple(keys),
+        images=TarImages(
+            tuple(str(path.absolute()) for path in paths), np.array(places, dtype=np.int64)
+        ),
+        labels=None if options.unlabelled else labels,
+        groups=None if all(group is None for group in groups) else groups,
+        notes=tuple(notes),
+    )
+
+
+def _index(path: Path, options: Options, passed: "Counter[str]") -> list[_Sample]:
+    """The samples of one tar, in order."""
+    samples: dict[str, _Sample] = {}
+    seen: set[str] = set()
+    try:
+        with tarfile.open(path, "r:") as tar:
+            while (member := tar.next()) is not None:
+                tar.members.clear()  # type: ignore[attr-defined]  # or all headers would be kept
+                name = _safe(path, member.name)
+                if member.isdir():
+                    continue
+                if not member.isreg() or member.issparse():
+                    passed["link, device or sparse file"] += 1
+                    continue
+                if name in seen:
+                    raise InputError(f"{path}: two members are called {shown(name)}")
+                seen.add(name)
+                _add(path, tar, member, name, samples, options, passed)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise InputError(f"{path}: cannot be read as an uncompressed tar file: {reason}") from None
+    return list(samples.values())
+
+
+def _safe(path: Path, name: str) -> str:
+    """A member's name, refused if it points out of the archive."""
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable():
+        raise InputError(f"{path}: member {shown(name)} has an unsafe name; nothing was read")
+    return posixpath.normpath(name)
+
+
+def _add(
+    path: Path,
+    tar: tarfile.TarFile,
+    member: tarfile.TarInfo,
+    name: str,
+    samples: dict[str, _Sample],
+    options: Options,
+    passed: "Counter[str]",
+) -> None:
+    folder, base = posixpath.split(name)
+    stem, _, ending = base.partition(".")
+    ending = ending.lower()
+    if not stem or not ending:
+        passed["name without a key and an ending"] += 1
+        return
+    key = posixpath.join(folder, stem)
+    is_image = f".{ending.rpartition('.')[2]}" in EXTENSIONS
+    if not is_image and ending not in ("cls", "json"):
+        passed[f".{ending[:20]}"] += 1
+        return
+    sample = samples.setdefault(key, _Sample(key=key))
+    if is_image:
+        sample.places[ending] = (member.offset_data, member.size)
+    elif ending == "cls":
+        sample.label = _text(path, tar, member).strip()
+    else:
+        read = _json(path, tar, member)
+        wanted = [options.label_column] if options.label_column else _LABELS
+        own = [read[one] for one in wanted if one in read]
+        sample.label = own[0] if own and sample.label is None else sample.label
+        sample.group = read.get(options.group_column or "group")
+
+
+def _text(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> str:
+    if member.size > _TEXT_LIMIT:
+        raise InputError(f"{path}: {shown(member.name)} is too large for a label")
+    file = tar.extractfile(member)
+    try:
+        return file.read().decode() if file is not None else ""
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: {shown(member.name)} is not text") from None
+
+
+def _json(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> dict[str, Any]:
+    try:
+        read = json.loads(_text(path, tar, member))
+    except (ValueError, RecursionError):
+        read = None
+    if not isinstance(read, dict):
+        raise InputError(f"{path}: {shown(member.name)} is not a JSON object")
+    return read
+
+
+def _image_fields(where: str, samples: list[_Sample], options: Options) -> tuple[str, ...]:
+    """Which image fields hold the image: one per sample; several in a sample are a question."""
+    fields = sorted({ending for one in samples for ending in one.places})
+    if not fields:
+        raise InputError(f"{where}: no images; expected members such as 0001.jpg with 0001.cls")
+    if options.image_column is not None:
+        asked = options.image_column.lower().removeprefix(".")
+        if asked not in fields:
+            raise unknown(f"image field in {where}", asked, fields)
+        return (asked,)
+    plain = [ending for ending in fields if "." not in ending] or fields
+    if any(len(one.places.keys() & set(plain)) > 1 for one in samples):
+        raise InputError(f"{where}: images end in {some(plain)}; say which (image_column=)")
+    return tuple(plain)
+
+
+def _place(sample: _Sample, wanted: tuple[str, ...]) -> tuple[int, int]:
+    """Offset and size of a sample's image, size −1 if it has none."""
+    return next((sample.places[one] for one in wanted if one in sample.places), (0, -1))

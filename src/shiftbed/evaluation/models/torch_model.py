@@ -1,0 +1,131 @@
+"""Torch networks as models."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, final
+
+import numpy as np
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.models.base import Floats, Model, Pixels, check_pixels
+from shiftbed.evaluation.preprocessing import Preprocessing
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TorchModel(Model):
+    """A network with its normalisation in front; gradients with respect to pixels are possible."""
+
+    module: "nn.Module"
+    """From (N, C, H, W) pixels in [0, 1] to (N, classes) float32 logits; in evaluation mode, its
+    parameters frozen."""
+    channels_last: bool = True
+    """Whether batches are laid out as (N, H, W, C) in memory, which convolutions prefer."""
+    differentiable: ClassVar[bool] = True
+
+    def tensor(self, pixels: Pixels, *, within: bool = True) -> "torch.Tensor":
+        """Checked pixels as the float32 tensor that ``module`` takes, on its device."""
+        import torch
+
+        check_pixels(pixels, self.preprocessing, within=within)
+        if not pixels.flags.writeable or min(pixels.strides, default=0) < 0:
+            pixels = pixels.copy(order="K")
+        x = torch.from_numpy(pixels).to(self.device)
+        if x.dtype == torch.uint8:
+            x = x.to(torch.float32).div_(255)
+        if self.channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return x
+
+    def logits(self, pixels: Pixels, *, within: bool = True) -> Floats:
+        import torch
+
+        with torch.inference_mode():
+            found: Floats = self.module(self.tensor(pixels, within=within)).cpu().numpy()
+        return found
+
+
+def wrap(
+    network: "nn.Module",
+    *,
+    id: str,
+    preprocessing: Preprocessing,
+    facts: Mapping[str, Any],
+    device: str = "cpu",
+    precision: str = "float32",
+    class_names: tuple[str, ...] = (),
+    channels_last: bool = True,
+) -> TorchModel:
+    """A model from a network that takes normalised pixels and returns logits.
+
+    One empty image goes through it, so that a wrong image size is found here and not in a run.
+    """
+    import torch
+
+    from shiftbed.evaluation.models.modules import Normalised
+
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
+    place = _device(device)
+    module = Normalised(
+        network, preprocessing.mean, preprocessing.std, dtype=getattr(torch, precision)
+    )
+    module = module.eval().requires_grad_(False).to(place)
+    if channels_last:
+        module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = TorchModel(
+        id=id,
+        classes=1,
+        preprocessing=preprocessing,
+        facts=facts,
+        class_names=class_names,
+        device=str(place),
+        precision=precision,
+        module=module,
+        channels_last=channels_last,
+    )
+    return _with_classes(model)
+
+
+def _with_classes(model: TorchModel) -> TorchModel:
+    from dataclasses import replace
+
+    shape = (1, model.preprocessing.channels, *model.preprocessing.size)
+    try:
+        found = model.logits(np.zeros(shape, np.float32))
+    except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{model.id} does not take an image of shape {shape}: {reason}") from error
+    if found.ndim != 2 or len(found) != 1:
+        raise InputError(f"{model.id} must return (N, classes) logits, got {found.shape} for N = 1")
+    return replace(model, classes=found.shape[1])
+
+
+def _device(name: str) -> "torch.device":
+    import torch
+
+    try:
+        place = torch.device(name)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = (str(error).splitlines() or ["it is not there"])[0]
+        raise InputError(f"device {name!r} cannot be used: {reason}") from None
+    return place
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Random weights drawn inside are those of ``seed``; the generators outside are untouched."""
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,98 @@
+"""The inner loop: images in, a part of predictions out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+from shiftbed.evaluation.data import TestSet, Unreadable, batches
+from shiftbed.labels import LabelPolicy
+from shiftbed.store import part_from_logits
+
+Floats = NDArray[np.float32]
+Perturb = Callable[[Floats, NDArray[np.int64], Sequence[str]], Floats]
+"""From (N, C, H, W) pixels in [0, 1], their labels and ids, to perturbed pixels."""
+Pixels = NDArray[np.float32] | NDArray[np.uint8]
+
+
+class Scorer(Protocol):
+    """Turns pixels (N, C, H, W), uint8 or in [0, 1], into logits (N, K): a model, a backend."""
+
+    def logits(self, pixels: Pixels) -> Floats: ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Part:
+    """Predictions for examples start … stop−1, and the images that could not be read."""
+
+    start: int
+    frame: pl.DataFrame
+    unreadable: tuple[Unreadable, ...]
+
+
+def pixels_to_float(pixels: NDArray[np.uint8]) -> Floats:
+    """uint8 (N, H, W, C) to float32 in [0, 1], seen as (N, C, H, W) without moving memory.
+
+    >>> pixels_to_float(np.full((1, 2, 2, 3), 255, np.uint8)).shape
+    (1, 3, 2, 2)
+    """
+    scaled = np.multiply(pixels, np.float32(1 / 255), dtype=np.float32)
+    return scaled.transpose(0, 3, 1, 2)
+
+
+def predict_part(
+    scorer: Scorer,
+    transform: Callable[[Any], NDArray[np.uint8]],
+    test_set: TestSet,
+    labels: NDArray[np.int64],
+    policy: LabelPolicy | None,
+    start: int,
+    stop: int,
+    *,
+    batch_size: int = 64,
+    top: int = 5,
+    keep_logits: bool = False,
+    threads: int = 2,
+    on_unreadable: str = "skip",
+    perturb: Perturb | None = None,
+) -> Part:
+    """Predict examples start … stop−1.
+
+    ``labels`` are those of the target label space. Batches start at ``start``, so that a part is
+    the same whenever and by whomever it is computed. ``perturb`` acts on [0, 1] pixels, the
+    examples' labels and ids. Unreadable images are null in the part and listed; with
+    ``on_unreadable = "stop"`` the first one raises.
+    """
+    n = stop - start
+    scores: Floats | None = None
+    readable = np.ones(n, dtype=bool)
+    unreadable: list[Unreadable] = []
+    rows = range(start, stop)
+    for some, pixels, bad in batches(test_set, rows, transform, batch_size, threads):
+        if bad and on_unreadable == "stop":
+            raise InputError(f"cannot read {bad[0].example}: {bad[0].reason}")
+        unreadable += bad
+        if not len(some):
+            continue
+        x: Pixels = pixels.transpose(0, 3, 1, 2)
+        if perturb is not None:
+            x = perturb(pixels_to_float(pixels), labels[some], [test_set.examples[i] for i in some])
+        logits = scorer.logits(x)
+        if policy is not None:
+            logits = policy.apply(logits)
+        if scores is None:
+            scores = np.zeros((n, logits.shape[1]), dtype=np.float32)
+            readable[:] = False
+        at = np.asarray(some) - start
+        scores[at] = logits
+        readable[at] = True
+    if scores is None:  # nothing in this part could be read
+        scores, readable = np.zeros((n, top), dtype=np.float32), np.zeros(n, dtype=bool)
+    frame = part_from_logits(
+        scores, labels[start:stop], top=top, keep_logits=keep_logits, readable=readable
+    )
+    return Part(start=start, frame=frame, unreadable=tuple(unreadable))

@@ -1,0 +1,107 @@
+"""The Jacobian of the logits: exact, or by random projections (fridovich2022, Section 3; Hoffman
+et al. 2019).
+
+With J = ∂logits/∂x at a normalised image x, the measure is √(mean over images of ‖J‖²_F). The
+paper estimates it by random projections, its released code takes all classes. For v uniform on the
+sphere of radius √K in the space of K classes, E‖vᵀJ‖² = ‖J‖²_F: one backward pass per projection
+instead of one per class.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+from shiftbed.evaluation.models import Model, TorchModel
+
+if TYPE_CHECKING:
+    import torch
+
+
+Floats = NDArray[np.float64]
+
+
+def exact_squares(model: Model, pixels: NDArray[np.float32], *, batch_size: int = 32) -> Floats:
+    """(N,): ‖J‖²_F of each image (N, C, H, W in [0, 1]), with one backward pass per class."""
+    torch_model = _differentiable(model)
+    found = []
+    for start in range(0, len(pixels), batch_size):
+        x, logits = _forward(torch_model, pixels[start : start + batch_size])
+        total = np.zeros(len(x))
+        for k in range(logits.shape[1]):
+            last = k == logits.shape[1] - 1
+            total += _row_squares(torch_model, x, logits[:, k].sum(), keep=not last)
+        found.append(total)
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+def projected_squares(
+    model: Model,
+    pixels: NDArray[np.float32],
+    *,
+    projections: int = 3,
+    seed: int = 0,
+    numbers: Sequence[int] | None = None,
+    batch_size: int = 32,
+) -> Floats:
+    """(N,): unbiased estimates of ‖J‖²_F, the mean over random projections.
+
+    An image has the projections of (seed, its number), whatever the batches are; ``numbers`` are
+    by default the places in ``pixels``. Directions are normalised Gaussian draws times √K
+    (Hoffman et al. 2019).
+    """
+    import torch
+
+    if projections < 1:
+        raise InputError(f"projections must be at least 1, is {projections}")
+    torch_model = _differentiable(model)
+    which = range(len(pixels)) if numbers is None else numbers
+    found = []
+    for start in range(0, len(pixels), batch_size):
+        part = pixels[start : start + batch_size]
+        x, logits = _forward(torch_model, part)
+        some = which[start : start + batch_size]
+        drawn = [_directions(seed, i, projections, logits.shape[1]) for i in some]
+        v = torch.from_numpy(np.stack(drawn)).to(logits.device)
+        total = np.zeros(len(x))
+        for j in range(projections):
+            keep = j < projections - 1
+            total += _row_squares(torch_model, x, (logits * v[:, j]).sum(), keep=keep)
+        found.append(total / projections)
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+def _directions(seed: int, image: int, count: int, classes: int) -> NDArray[np.float32]:
+    """(count, classes): directions of length √classes."""
+    drawn = np.random.default_rng((seed, image)).normal(size=(count, classes))
+    length = np.sqrt((drawn**2).sum(axis=1, keepdims=True))
+    return np.asarray(drawn * (np.sqrt(classes) / length), dtype=np.float32)
+
+
+def _differentiable(model: Model) -> TorchModel:
+    if not isinstance(model, TorchModel):
+        raise InputError(
+            f"{model.id} has no gradients (it is no torch module), so its Jacobian cannot be had; "
+            "the other probes can"
+        )
+    return model
+
+
+def _forward(model: TorchModel, pixels: NDArray[np.float32]) -> "tuple[torch.Tensor, torch.Tensor]":
+    x = model.tensor(pixels).detach().requires_grad_(True)
+    return x, model.module(x)
+
+
+def _row_squares(
+    model: TorchModel, x: "torch.Tensor", score: "torch.Tensor", *, keep: bool
+) -> Floats:
+    """(N,): ‖∂score/∂x‖² with x normalised: a pixel's gradient times the channel's std."""
+    import torch
+
+    (gradient,) = torch.autograd.grad(score, x, retain_graph=keep)
+    std = torch.tensor(model.preprocessing.std, device=x.device, dtype=x.dtype)
+    scaled = gradient * std.view(1, -1, 1, 1)
+    squares: Floats = scaled.double().pow(2).sum(dim=(1, 2, 3)).cpu().numpy()
+    return squares

@@ -1,0 +1,136 @@
+"""Paths between images: amplitude, phase and pixels (fridovich2022, Section 3).
+
+All act on normalised images, per channel, with the two-dimensional DFT and its zero frequency in
+the middle. A *window* is the centred square of frequencies |k| ≤ ⌊w·min(height, width)⌋: w = 0.2
+keeps 13 × 13 of the frequencies of a 32 × 32 image, w = 0.5 all of them.
+
+An amplitude path keeps the phases p₀ and blends amplitudes in the window; its spectrum
+F(λ) = ((1−λ)a₀ + λa₁)·e^{ip₀} is F₀ + λ(a₁ − a₀)e^{ip₀}, linear in λ, so the whole path is
+x₀ + λ·D with one inverse transform. A phase path keeps the amplitudes and blends the raw wrapped
+phase angles, which is not linear and takes one inverse transform per point. Of it only the change
+in the window is transformed, and only the half of the frequencies that a real image has: the
+angles of k and −k stay opposite, and what is not conjugate-symmetric in the blend (real
+coefficients whose angle turns from 0 to π) drops out with the imaginary part.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from shiftbed.errors import InputError
+
+Floats = NDArray[np.float32]
+Complex = NDArray[np.complexfloating]
+POINTS = 100
+"""Evenly spaced λ from 0 to 1, both ends included."""
+
+
+def window(height: int, width: int, w: float) -> NDArray[np.bool_]:
+    """(height, width): frequencies of the window, in the order of ``scipy.fft.fft2``.
+
+    >>> int(window(32, 32, 0.2).sum()) == 13 * 13, bool(window(32, 32, 0.5).all())
+    (True, True)
+    """
+    if not 0 < w <= 0.5:
+        raise InputError(f"the window must be above 0 and at most 0.5 of the size, is {w:g}")
+    half = int(np.floor(w * min(height, width) + 1e-9))
+    rows = np.abs(fft.fftfreq(height, 1 / height)) <= half
+    columns = np.abs(fft.fftfreq(width, 1 / width)) <= half
+    return np.asarray(rows[:, None] & columns[None, :])
+
+
+def blend_amplitude(f0: Complex, f1: Complex, lam: float, inside: NDArray[np.bool_]) -> Complex:
+    """The spectrum with phases of f0 and, in the window, amplitudes (1−λ)|f0| + λ|f1|."""
+    a0, a1 = np.abs(f0), np.abs(f1)
+    blended = np.where(inside, (1 - lam) * a0 + lam * a1, a0)
+    return np.asarray(blended * np.exp(1j * np.angle(f0)))
+
+
+def blend_phase(f0: Complex, f1: Complex, lam: float, inside: NDArray[np.bool_]) -> Complex:
+    """The spectrum with amplitudes of f0 and, in the window, angles (1−λ)·arg f0 + λ·arg f1."""
+    p0, p1 = np.angle(f0), np.angle(f1)
+    blended = np.where(inside, (1 - lam) * p0 + lam * p1, p0)
+    return np.asarray(np.abs(f0) * np.exp(1j * blended))
+
+
+def amplitude_path(x0: Floats, x1: Floats, w: float, points: int = POINTS) -> Floats:
+    """(points, C, H, W): images from x0 (C, H, W) with amplitudes moving to those of x1.
+
+    At λ = 0 it is x0 itself; pixels are not clipped.
+    """
+    inside = _checked(x0, x1, w, points)[:, : x0.shape[2] // 2 + 1]
+    f0, f1 = fft.rfft2(np.stack([x0, x1]))
+    gain = np.where(inside, np.abs(f1) - np.abs(f0), np.float32(0)) * _direction(f0)
+    step = fft.irfft2(gain, s=x0.shape[1:])
+    path = np.linspace(0, 1, points, dtype=np.float32)[:, None, None, None] * step
+    path += x0
+    return np.asarray(path, dtype=np.float32)
+
+
+def phase_path(x0: Floats, x1: Floats, w: float, points: int = POINTS) -> Floats:
+    """(points, C, H, W): images from x0 (C, H, W) with phases moving to those of x1.
+
+    At λ = 0 it is x0 itself; pixels are not clipped.
+    """
+    inside = _checked(x0, x1, w, points)
+    width = x0.shape[2]
+    rows = np.flatnonzero(inside[:, 0])
+    columns = int(inside[0, : width // 2 + 1].sum())
+    low, high = fft.rfft2(np.stack([x0, x1]))[:, :, rows, :columns]
+    amplitude, start = np.abs(low), np.angle(low)
+    lam = np.linspace(0, 1, points, dtype=np.float32)[:, None, None, None]
+    angle = lam * (np.angle(high) - start)
+    angle += start
+    spectra = np.zeros((points, len(x0), x0.shape[1], columns), dtype=np.complex64)
+    change = np.empty(angle.shape, dtype=np.complex64)
+    change.real = np.cos(angle)
+    change.imag = np.sin(angle)
+    change *= amplitude
+    change -= change[:1].copy()
+    spectra[:, :, rows] = change
+    spectra = fft.ifft(spectra, axis=2, overwrite_x=True)
+    path = fft.irfft(spectra, n=width, axis=3)
+    path += x0
+    return np.asarray(path, dtype=np.float32)
+
+
+def pixel_path(x0: Floats, x1: Floats, step: float = 1.0) -> Floats:
+    """(m, C, H, W): x0 + i·step·(x1 − x0)/‖x1 − x0‖₂ for i = 0 … ⌊‖x1 − x0‖/step⌋.
+
+    Points are ``step`` apart in ℓ2, so that paths differ in length. Two equal images make a path
+    of one point.
+    """
+    return np.concatenate(list(pixel_pieces(x0, x1, step)))
+
+
+def pixel_pieces(x0: Floats, x1: Floats, step: float = 1.0, most: int = 128) -> Iterator[Floats]:
+    """The same path, at most ``most`` points at a time: paths of large images are long."""
+    if x0.shape != x1.shape:
+        raise InputError(f"two images of one shape make a path, not {x0.shape} and {x1.shape}")
+    if step <= 0:
+        raise InputError(f"the step of a path must be above 0, is {step:g}")
+    difference = x1 - x0
+    distance = float(np.sqrt((difference.astype(np.float64) ** 2).sum()))
+    points = int(distance / step) + 1
+    share = np.arange(points) * (step / distance if distance else 0.0)
+    for at in range(0, points, most):
+        some = share[at : at + most].astype(np.float32)
+        piece = some[:, None, None, None] * difference
+        piece += x0
+        yield piece
+
+
+def _direction(f: Complex) -> Complex:
+    """e^{i·arg f}, 1 where f is 0."""
+    size = np.abs(f)
+    return np.where(size > 0, f / np.where(size > 0, size, 1), 1.0)
+
+
+def _checked(x0: Floats, x1: Floats, w: float, points: int) -> NDArray[np.bool_]:
+    if x0.ndim != 3 or x0.shape != x1.shape:
+        raise InputError(f"two images (C, H, W) make a path, not {x0.shape} and {x1.shape}")
+    if points < 2:
+        raise InputError(f"a path has at least 2 points, not {points}")
+    return window(x0.shape[1], x0.shape[2], w)

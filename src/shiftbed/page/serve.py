@@ -1,0 +1,168 @@
+"""The page over HTTP, made anew while a run writes to its store. Read-only.
+
+By default only this machine can connect. Elsewhere means an explicit flag, and then every request
+needs the token that is part of the printed address.
+"""
+
+import hashlib
+import hmac
+import html
+import ipaddress
+import json
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from shiftbed.errors import InputError
+from shiftbed.page.page import waiting_page
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+COOKIE = "shiftbed-token"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach that address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def stamp_of(sources: Sequence[str]) -> str:
+    """Changes whenever a file that a source's page depends on does; cheap to ask for."""
+    digest = hashlib.sha256()
+    for source in sources:
+        path = Path(source)
+        files = [path] if path.is_file() else []
+        if path.is_dir():
+            files = [path / "testbed.json", *sorted((path / "cells").rglob("*.json"))]
+        for file in files:
+            try:
+                about = file.stat()
+            except OSError:  # written anew just now
+                continue
+            digest.update(f"{file}:{about.st_mtime_ns}:{about.st_size};".encode())
+    return digest.hexdigest()[:16]
+
+
+class Served:
+    """The page and its stamp; the page is made again when the stamp has changed."""
+
+    def __init__(self, make: Callable[[], str], stamp: Callable[[], str]) -> None:
+        self._make, self._stamp = make, stamp
+        self._lock = threading.Lock()
+        self._page: tuple[str, str] | None = None
+
+    def stamp(self) -> str:
+        return self._stamp()
+
+    def page(self) -> str:
+        with self._lock:
+            stamp = self._stamp()
+            if self._page is None or self._page[0] != stamp:
+                try:
+                    text = self._make()
+                except InputError as error:  # a store whose first cell is not complete yet
+                    text = waiting_page(str(error))
+                text = text.replace("<html ", f'<html data-stamp="{html.escape(stamp)}" ', 1)
+                self._page = (stamp, text)
+            return self._page[1]
+
+
+def make_server(
+    served: Served, *, host: str = "127.0.0.1", port: int = 0, allow_remote: bool = False
+) -> tuple[ThreadingHTTPServer, str]:
+    """A server that has not started yet, and the address to open.
+
+    Port 0 takes a free one. A host that others can reach is refused unless ``allow_remote``.
+    """
+    local = is_loopback(host)
+    if not local and not allow_remote:
+        raise InputError(
+            f"--host {host}: others could connect; add --allow-remote if that is meant "
+            "(the address then has a token)"
+        )
+    token = None if local else secrets.token_urlsafe(24)
+    handler = type("Handler", (_Handler,), {"served": served, "token": token, "local": local})
+    try:
+        server = ThreadingHTTPServer((host, port), handler)
+    except OSError as error:
+        raise InputError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    server.daemon_threads = True
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{server.server_address[1]}/"
+    return server, address if token is None else f"{address}?token={token}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """GET and HEAD of the page and of its stamp; everything else is refused."""
+
+    served: Served
+    token: str | None
+    local: bool
+    server_version = "shiftbed"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def _answer(self, *, body: bool) -> None:
+        asked = urlsplit(self.path)
+        if self.local and not self._for_us():
+            return self._send(421, "text/plain", "This server answers to loopback names only.\n")
+        if self.token is not None and not self._has_token(asked.query):
+            return self._send(403, "text/plain", "The address needs its token.\n")
+        if asked.path == "/":
+            return self._send(200, "text/html", self.served.page(), body=body, cookie=True)
+        if asked.path == "/version":
+            stamp = json.dumps({"stamp": self.served.stamp()})
+            return self._send(200, "application/json", stamp, body=body)
+        return self._send(404, "text/plain", "There is only the page itself.\n", body=body)
+
+    def _for_us(self) -> bool:
+        """Whether the name asked for is this machine's own: other names could be made to point
+        here by a web page elsewhere."""
+        host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        return is_loopback(host)
+
+    def _has_token(self, query: str) -> bool:
+        assert self.token is not None
+        given = parse_qs(query).get("token", [""])[0]
+        for cookie in self.headers.get("Cookie", "").split(";"):
+            name, _, value = cookie.strip().partition("=")
+            if name == COOKIE:
+                given = given or value
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+    def _send(
+        self, status: int, kind: str, text: str, *, body: bool = True, cookie: bool = False
+    ) -> None:
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("X-Frame-Options", "DENY")
+        self.send_header("Referrer-Policy", "no-referrer")
+        if cookie and self.token is not None:
+            self.send_header("Set-Cookie", f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict")
+        self.end_headers()
+        if body:
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not logged: the address may hold a token."""

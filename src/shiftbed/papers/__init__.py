@@ -1,0 +1,166 @@
+"""Tables and figures of the papers, recomputed beside what they print.
+
+Every figure a paper prints is one cell: what is printed, what the shipped tables give, their
+difference and whether that is within the rounding of the print. What a paper prints is kept in
+``printed/PAPER.csv``, transcribed from a machine-read text copy of the paper; a figure which that
+copy lost has no printed value there, and a note saying why. How each figure is recomputed is in
+the module of that paper.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module, resources
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from shiftbed.errors import InputError, unknown
+
+__all__ = ["PAPERS", "Cell", "Printed", "Recomputed", "Status", "compare", "printed", "reproduce"]
+
+PAPERS = ("taori2020", "andreassen2021", "fridovich2022", "wenzel2022", "shi2023")
+
+Status = Literal["equal", "differs", "not recomputable", "not legible"]
+Key = tuple[str, str, str]
+"""Table, row, column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """A figure as the paper prints it; ``text`` is empty where it cannot be read."""
+
+    table: str
+    row: str
+    column: str
+    text: str
+    note: str = ""
+    decimals: int = 0
+    """Digits after the point that the print was rounded to."""
+
+    @property
+    def key(self) -> Key:
+        return self.table, self.row, self.column
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recomputed:
+    """A figure in the paper's units, NaN where there is none."""
+
+    value: float
+    why: str = ""
+    """How it came about, or why there is none."""
+    if_differs: str = ""
+    """What is known of the reason, should it not agree with the print."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A printed figure beside the recomputed one, both in the paper's units."""
+
+    table: str
+    row: str
+    column: str
+    printed: float | None
+    recomputed: float | None
+    difference: float | None
+    """Recomputed − printed."""
+    status: Status
+    why: str
+
+
+def reproduce(paper: str, *, predictions: Sequence[str | PathLike[str]] = ()) -> tuple[Cell, ...]:
+    """All figures of a paper, recomputed from the tables that ship with the package.
+
+    ``predictions`` are ``.npz`` files with published per-image predictions, from which
+    andreassen2021's CIFAR-10 line and its hardest ImageNet images come.
+
+    >>> cells = reproduce("andreassen2021")
+    >>> [(c.row, c.printed, c.status) for c in cells if c.column == "ImageNet"]
+    [('linear', 0.984, 'equal'), ('probit', 0.995, 'equal'), ('logit', 0.996, 'equal')]
+    """
+    if paper not in PAPERS:
+        raise unknown("paper", paper, PAPERS)
+    module = import_module(f"shiftbed.papers.{paper}")
+    recompute: Callable[[Sequence[Path]], Mapping[Key, Recomputed]] = module.recompute
+    within: Mapping[str, float] = getattr(module, "WITHIN", {})
+    if predictions and not getattr(module, "TAKES_PREDICTIONS", False):
+        raise InputError(f"{paper} is recomputed from its table alone; it takes no predictions")
+    values = recompute([Path(name) for name in predictions])
+    figures = printed(paper)
+    strangers = values.keys() - {figure.key for figure in figures}
+    if strangers:
+        raise InputError(f"{paper} prints no such figure: {', '.join(sorted(strangers)[0])}")
+    return tuple(
+        compare(figure, values.get(figure.key), within=within.get(figure.table, 0.0))
+        for figure in figures
+    )
+
+
+def compare(figure: Printed, found: Recomputed | None, *, within: float = 0.0) -> Cell:
+    """One cell: equal if |recomputed − printed| ≤ ½·10^(−decimals), or below ``within``.
+
+    >>> third = Printed(table="Table 1", row="a", column="b", text="0.33", decimals=2)
+    >>> compare(third, Recomputed(value=1 / 3)).status
+    'equal'
+    >>> compare(third, Recomputed(value=0.34)).status
+    'differs'
+    """
+    reading = float(figure.text) if figure.text else None
+    value = float(found.value) if found is not None and math.isfinite(found.value) else None
+    difference = None if reading is None or value is None else value - reading
+    reasons = [found.why if found is not None else "", figure.note]
+    status: Status
+    if value is None:
+        status = "not recomputable"
+    elif difference is None:
+        status = "not legible"
+    elif abs(difference) <= 0.5 * 10.0**-figure.decimals + 1e-9:
+        status = "equal"
+    elif abs(difference) < within:
+        status = "equal"
+        reasons.insert(0, f"within {within:g}, though it rounds to {value:.{figure.decimals}f}")
+    else:
+        status = "differs"
+        reasons.insert(0, found.if_differs if found is not None else "")
+    return Cell(
+        table=figure.table,
+        row=figure.row,
+        column=figure.column,
+        printed=reading,
+        recomputed=value,
+        difference=difference,
+        status=status,
+        why="; ".join(reason for reason in reasons if reason),
+    )
+
+
+def printed(paper: str) -> tuple[Printed, ...]:
+    """What a paper prints, in its order.
+
+    The tables drop trailing zeros (0.9 stands for 0.90), so a table's cells are taken to be
+    rounded to as many decimals as its longest one; a figure in the running text to its own.
+    """
+    source = resources.files(__package__).joinpath("printed", f"{paper}.csv")
+    rows = list(csv.DictReader(source.read_text(encoding="utf-8").splitlines()))
+    longest: dict[str, int] = {}
+    for row in rows:
+        longest[row["table"]] = max(longest.get(row["table"], 0), _decimals(row["printed"]))
+    return tuple(
+        Printed(
+            table=row["table"],
+            row=row["row"],
+            column=row["column"],
+            text=row["printed"],
+            note=row["note"],
+            decimals=longest[row["table"]]
+            if row["table"].startswith("Table")
+            else _decimals(row["printed"]),
+        )
+        for row in rows
+    )
+
+
+def _decimals(text: str) -> int:
+    return len(text.partition(".")[2])

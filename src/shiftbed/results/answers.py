@@ -1,0 +1,219 @@
+"""What several models answered to the same examples, as arrays, from a store or from files."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from shiftbed.analysis.label_free import negative_entropy
+from shiftbed.errors import InputError, unknown
+from shiftbed.store import PredictionStore, StoredTestSet
+
+MAX_PROBABILITY = "max-probability"
+NEGATIVE_ENTROPY = "negative-entropy"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JointAnswers:
+    """Answers of M models to the same N examples of one setting."""
+
+    setting: str
+    models: tuple[str, ...]
+    classes: NDArray[np.integer[Any]] | None
+    """(M, N); None where only right and wrong are known."""
+    right: NDArray[np.bool_] | None
+    """(M, N); None where there are no labels."""
+    labels: NDArray[np.int64] | None
+    """(N,), −1 where an example has several labels."""
+    scores: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    """(M, N) by name of the score; NaN rows for models that do not have it."""
+    left_out: int = 0
+    """Examples that a model could not read or that have no label."""
+    kept: NDArray[np.bool_] | None = None
+    """Which examples of the stored test set these are; None where it is no store's."""
+
+    @property
+    def n(self) -> int:
+        some = self.right if self.classes is None else self.classes
+        return 0 if some is None else int(some.shape[1])
+
+    def judged(self) -> NDArray[np.bool_]:
+        """``right``, refused where there are no labels."""
+        if self.right is None:
+            raise InputError(f"setting {self.setting!r} has no labels, so nobody is known right")
+        return self.right
+
+    def of(self, models: Iterable[str]) -> "JointAnswers":
+        """The same for some of the models, in that order."""
+        at = {name: i for i, name in enumerate(self.models)}
+        names = tuple(models)
+        for name in names:
+            if name not in at:
+                raise unknown(f"model in {self.setting}", name, self.models)
+        if len(set(names)) < len(names):
+            raise InputError("a model is named twice")
+        rows = [at[name] for name in names]
+        return replace(
+            self,
+            models=names,
+            classes=None if self.classes is None else self.classes[rows],
+            right=None if self.right is None else self.right[rows],
+            scores={name: score[rows] for name, score in self.scores.items()},
+        )
+
+
+def matched(first: JointAnswers, second: JointAnswers) -> tuple[JointAnswers, JointAnswers]:
+    """Both with the models they share, in the order of the first."""
+    shared = [name for name in first.models if name in set(second.models)]
+    if not shared:
+        raise InputError(f"{first.setting!r} and {second.setting!r} share no model")
+    return first.of(shared), second.of(shared)
+
+
+def answers_from_store(
+    store: PredictionStore,
+    setting: str | None = None,
+    models: Iterable[str] | None = None,
+    *,
+    scores: bool = False,
+    unlabelled: bool = False,
+) -> JointAnswers:
+    """The complete cells of a setting; the store's only one, if none is named.
+
+    Examples that a model could not read are left out for all, so that models are compared on the
+    same; so are examples without labels, unless ``unlabelled`` (then ``right`` is None if any
+    example lacks a label). ``scores`` reads confidences too.
+    """
+    test_set = store.test_set(_setting(store, setting))
+    names = _models(store, test_set.setting, models)
+    if not names or not len(test_set):
+        raise InputError(f"the store has no complete predictions on {test_set.setting!r}")
+    labelled = _labelled(test_set)
+    bare = unlabelled and not labelled.all()
+    if not bare and not labelled.any():
+        raise InputError(f"setting {test_set.setting!r} has no labels, so nobody is known right")
+    classes, readable, found = _read(store, names, test_set, scores)
+    keep = readable if bare else readable & labelled
+    if not keep.any():
+        raise InputError(
+            f"no example of {test_set.setting!r} was read by all of its {len(names)} models"
+        )
+    if not keep.all():
+        found = {name: score[:, keep] for name, score in found.items()}
+    return JointAnswers(
+        setting=test_set.setting,
+        models=tuple(names),
+        classes=classes[:, keep],
+        right=None if bare else _judge(test_set, classes)[:, keep],
+        labels=None if bare else test_set.labels[keep],
+        scores=found,
+        left_out=int((~keep).sum()),
+        kept=keep,
+    )
+
+
+def mean_probabilities(
+    store: PredictionStore, answers: JointAnswers, models: Iterable[str]
+) -> NDArray[np.float64] | None:
+    """(N, K): mean probability of each class over some models; None if one's logits were not kept.
+
+    One model's logits are in memory at a time.
+    """
+    total: NDArray[np.float64] | None = None
+    names = list(models)
+    for name in names:
+        frame = store.read(name, answers.setting, ["class_1", "logits"])
+        if "logits" not in frame.columns or answers.kept is None:
+            return None
+        logits = frame["logits"].filter(pl.Series(answers.kept))
+        p = softmax(np.array(logits.to_list(), dtype=np.float64), axis=1)
+        total = p if total is None else total + p
+    return None if total is None else total / len(names)
+
+
+def _setting(store: PredictionStore, setting: str | None) -> str:
+    there = store.settings()
+    if setting is not None:
+        if setting not in there:
+            raise unknown("setting in the store", setting, there)
+        return setting
+    if len(there) != 1:
+        raise InputError(
+            f"the store has {len(there)} settings, name one: {', '.join(there[:8]) or 'none'}"
+        )
+    return there[0]
+
+
+def _models(store: PredictionStore, setting: str, models: Iterable[str] | None) -> list[str]:
+    complete = [
+        record["model"]
+        for record in store.cells()
+        if record.get("status") == "complete" and record["setting"] == setting
+    ]
+    names = complete if models is None else list(models)
+    for name in names:
+        if name not in complete:
+            raise unknown(f"model on {setting} in the store", name, complete)
+    return names
+
+
+def _labelled(test_set: StoredTestSet) -> NDArray[np.bool_]:
+    if test_set.label_sets is None:
+        return np.asarray(test_set.labels >= 0)
+    return np.array([bool(one) for one in test_set.label_sets], dtype=bool)
+
+
+def _judge(test_set: StoredTestSet, classes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """(M, N): whether the class is the label, or one of the labels."""
+    if test_set.label_sets is None:
+        return np.asarray(classes == test_set.labels)
+    sizes = np.array([len(one) for one in test_set.label_sets])
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    allowed = np.array([label for one in test_set.label_sets for label in one], dtype=np.int64)
+    span = 1 + max(int(classes.max()), int(allowed.max(initial=0)))
+    return np.isin(np.arange(len(sizes)) * span + classes, rows * span + allowed)
+
+
+def _read(
+    store: PredictionStore, names: list[str], test_set: StoredTestSet, scores: bool
+) -> tuple[NDArray[np.integer[Any]], NDArray[np.bool_], dict[str, NDArray[np.float32]]]:
+    """(M, N) classes; which examples all models read; (M, N) scores by name."""
+    n = len(test_set)
+    readable = np.ones(n, dtype=bool)
+    found: dict[str, NDArray[np.float32]] = {}
+    if not scores:
+        best = store.best_classes(names, test_set.setting)
+        if best is not None and best.shape[1] == n:
+            return best, readable, found
+    classes: NDArray[np.integer[Any]] = np.zeros((len(names), n), dtype=np.uint32)
+    columns = ["class_1", "prob_1", "logits"] if scores else ["class_1"]
+    for row, name in enumerate(names):
+        frame = store.read(name, test_set.setting, columns)
+        if len(frame) != n:
+            raise InputError(
+                f"{name!r} on {test_set.setting!r} has {len(frame)} of {n} predictions; run it "
+                "again to continue, or see 'shiftbed store verify'"
+            )
+        readable &= frame["class_1"].is_not_null().to_numpy()
+        classes[row] = frame["class_1"].fill_null(0).to_numpy()
+        for key, score in _scores(frame).items():
+            found.setdefault(key, np.full((len(names), n), np.nan, np.float32))[row] = score
+    return classes, readable, found
+
+
+def _scores(frame: pl.DataFrame) -> dict[str, NDArray[np.float32]]:
+    """What says how sure a model is, where the cell has it; NaN where an example was unreadable."""
+    found = {}
+    if "prob_1" in frame.columns:
+        found[MAX_PROBABILITY] = frame["prob_1"].cast(pl.Float32).fill_null(np.nan).to_numpy()
+    if "logits" in frame.columns:
+        there = frame["logits"].is_not_null().to_numpy()
+        wide = np.array(frame["logits"].drop_nulls().to_list(), dtype=np.float64)
+        entropy = np.full(len(frame), np.nan, dtype=np.float32)
+        entropy[there] = negative_entropy(softmax(wide, axis=1))
+        found[NEGATIVE_ENTROPY] = entropy
+    return found

@@ -1,0 +1,237 @@
+"""mCE and relative mCE of the models of a testbed or a store."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.analysis.corruption_error import (
+    ALEXNET,
+    ALEXNET_CLEAN,
+    BENCHMARK,
+    CorruptionError,
+    corruption_error,
+)
+from shiftbed.errors import InputError, unknown
+from shiftbed.testbed import Testbed
+
+WHERE = ("memory", "disk")
+SEVERITIES = 5
+PUBLISHED_REFERENCE = "alexnet-2019"
+"""AlexNet's errors as printed by Hendrycks and Dietterich, not those of any testbed."""
+_OWN = re.compile(r"(?P<clean>[^+]+)\+(?P<name>[^:+@]+):(?P<severity>[1-5])(?P<disk>@disk)?")
+_TAORI2020 = re.compile(
+    r"imagenet-c\.(?P<name>\w+)\.(?P<severity>[1-5])_(?P<where>in-memory|on-disk)"
+)
+
+
+class Corrupted(NamedTuple):
+    """What a setting's id says: ``val+fog:3@disk`` is (val, fog, 3, disk)."""
+
+    clean: str
+    name: str
+    severity: int
+    where: str
+
+
+def corrupted_settings(settings: Iterable[str]) -> dict[str, Corrupted]:
+    """The settings that are corruptions at a severity: in this package's ids and taori2020's.
+
+    >>> corrupted_settings(["val", "val+fog:3@disk", "imagenet-c.fog.3_in-memory"])[
+    ...     "imagenet-c.fog.3_in-memory"]
+    Corrupted(clean='val', name='fog', severity=3, where='memory')
+    """
+    found = {}
+    for setting in settings:
+        own, theirs = _OWN.fullmatch(setting), _TAORI2020.fullmatch(setting)
+        if own:
+            place = "disk" if own["disk"] else "memory"
+            found[setting] = Corrupted(own["clean"], own["name"], int(own["severity"]), place)
+        elif theirs:
+            place = "disk" if theirs["where"] == "on-disk" else "memory"
+            found[setting] = Corrupted("val", theirs["name"], int(theirs["severity"]), place)
+    return found
+
+
+def mce_table(
+    testbed: Testbed,
+    *,
+    where: str | None = None,
+    clean: str | None = None,
+    reference: str = PUBLISHED_REFERENCE,
+    corruptions: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    level: float = 0.95,
+) -> pl.DataFrame:
+    """A row per model: clean error, mCE and relative mCE with intervals, CE of each corruption.
+
+    Corruptions in memory and on disk are different settings: ``where`` says which, and may be left
+    out if only one kind is there. ``clean`` is the ID setting they were made of (default: the only
+    one, or ``val``). ``reference``: AlexNet's published errors, or a model of the testbed.
+    ``corruptions``: the benchmark's fifteen by default. A model that lacks a cell has a row with
+    the reason and no number.
+    """
+    table = _Table(testbed, where, clean)
+    names = tuple(BENCHMARK if corruptions is None else corruptions)
+    lacking = [name for name in names if name not in table.columns]
+    if lacking and len(lacking) == len(names):
+        raise InputError(
+            f"none of the corruptions asked for is there at severities 1 to 5: {lacking}"
+        )
+    errors, own = _reference(table, reference, names)
+    rows = []
+    for model in testbed.model_names if models is None else models:
+        row: dict[str, Any] = {"model": model}
+        missing = lacking + table.missing(model, [n for n in names if n not in lacking])
+        if missing:
+            rows.append(row | {"note": f"not computable: lacks {', '.join(missing)}"})
+            continue
+        found = table.corruption_error(model, names, errors, own, level)
+        rows.append(row | _values(found, names, 1 - float(table.accuracy(table.clean, model))))
+    return pl.DataFrame(rows, schema=_schema(names), orient="row").sort("mce", nulls_last=True)
+
+
+class _Table:
+    """The corrupted settings of a testbed that belong together."""
+
+    def __init__(self, testbed: Testbed, where: str | None, clean: str | None) -> None:
+        if where is not None and where not in WHERE:
+            raise unknown("place of corruptions", where, WHERE)
+        parsed = corrupted_settings(testbed.settings)
+        if not parsed:
+            raise InputError(f"testbed {testbed.name} has no corrupted settings such as val+fog:3")
+        places = {one.where for one in parsed.values()}
+        if where is None and len(places) > 1:
+            raise InputError(
+                f"testbed {testbed.name} has corruptions in memory and on disk, which are never "
+                "mixed; say which"
+            )
+        self.where = where or places.pop()
+        cleans = sorted({one.clean for one in parsed.values() if one.where == self.where})
+        self.clean = clean or (cleans[0] if len(cleans) == 1 else "val")
+        testbed.setting_index(self.clean)
+        self.testbed = testbed
+        self.columns = _complete(parsed, self.clean, self.where)
+
+    def accuracy(self, setting: str, model: str) -> float:
+        return float(self.testbed.accuracy(setting)[self.testbed.model_index(model)])
+
+    def missing(self, model: str, names: Iterable[str]) -> list[str]:
+        """What a model was not evaluated on."""
+        lacks = [] if np.isfinite(self.accuracy(self.clean, model)) else [self.clean]
+        for name in names:
+            values = [self.accuracy(setting, model) for setting in self.columns[name]]
+            lacks += [] if np.isfinite(values).all() else [name]
+        return lacks
+
+    def errors(self, model: str, names: Sequence[str]) -> NDArray[np.float64]:
+        """(corruptions, severities)"""
+        accuracies = [[self.accuracy(s, model) for s in self.columns[name]] for name in names]
+        return 1 - np.array(accuracies)
+
+    def corruption_error(
+        self,
+        model: str,
+        names: Sequence[str],
+        reference: NDArray[np.float64],
+        reference_clean: float,
+        level: float,
+    ) -> CorruptionError:
+        wrong, clean_wrong = self._wrong(model, names)
+        row = self.testbed.model_index(model)
+        settings = [self.clean, *(s for name in names for s in self.columns[name])]
+        sizes = [int(self.testbed.size(setting)[row]) for setting in settings]
+        return corruption_error(
+            self.errors(model, names),
+            1 - self.accuracy(self.clean, model),
+            reference,
+            reference_clean,
+            n=min(sizes),
+            wrong=wrong,
+            clean_wrong=clean_wrong,
+            level=level,
+        )
+
+    def _wrong(
+        self, model: str, names: Sequence[str]
+    ) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
+        """Who was wrong on which image, where all settings are of the same images."""
+        row, results = self.testbed.model_index(model), self.testbed.results
+        settings = [setting for name in names for setting in self.columns[name]]
+        everything = [self.clean, *settings]
+        if not all(s in results and results[s].known[row] for s in everything):
+            return None, None
+        if len({results[setting].images for setting in everything}) > 1:
+            return None, None
+        wrong = np.stack([~results[setting].right[row] for setting in settings])
+        return wrong.reshape(len(names), SEVERITIES, -1), ~results[self.clean].right[row]
+
+
+def _complete(
+    parsed: Mapping[str, Corrupted], clean: str, where: str
+) -> dict[str, tuple[str, ...]]:
+    """By corruption, its five settings in order; those with a severity missing are left out."""
+    found: dict[str, dict[int, str]] = {}
+    for setting, one in parsed.items():
+        if one.clean == clean and one.where == where:
+            found.setdefault(one.name, {})[one.severity] = setting
+    whole = range(1, SEVERITIES + 1)
+    return {
+        name: tuple(by[severity] for severity in whole)
+        for name, by in found.items()
+        if set(by) == set(whole)
+    }
+
+
+def _reference(
+    table: _Table, reference: str, names: Sequence[str]
+) -> tuple[NDArray[np.float64], float]:
+    """Mean errors over severities and the clean error, published or of a model in the testbed."""
+    if reference == PUBLISHED_REFERENCE:
+        extra = [name for name in names if name not in ALEXNET]
+        if extra:
+            raise InputError(
+                f"AlexNet's error under {', '.join(extra)} is not among the published ones; give a "
+                "reference model of the testbed"
+            )
+        return np.array([ALEXNET[name] for name in names]), ALEXNET_CLEAN
+    missing = table.missing(reference, [name for name in names if name in table.columns])
+    if missing:
+        raise InputError(f"reference {reference!r} was not evaluated on {', '.join(missing)}")
+    known = [name for name in names if name in table.columns]
+    means = dict(zip(known, table.errors(reference, known).mean(axis=1).tolist(), strict=True))
+    errors = np.array([means.get(name, np.nan) for name in names])
+    return errors, 1 - table.accuracy(table.clean, reference)
+
+
+def _values(found: CorruptionError, names: Sequence[str], clean: float) -> dict[str, Any]:
+    note = "paired over images" if found.paired else "conservative: from errors alone"
+    if not found.n:
+        note = "no interval: the number of images is not known"
+    numbers: dict[str, float] = {
+        "clean_error": clean,
+        "mce": found.mce,
+        "low": found.low,
+        "high": found.high,
+        "relative_mce": found.relative,
+        "relative_low": found.relative_low,
+        "relative_high": found.relative_high,
+    }
+    values = {key: value if value == value else None for key, value in numbers.items()}
+    each = {f"ce_{name}": float(ce) for name, ce in zip(names, found.ce, strict=True)}
+    return {**values, "n": found.n, "corruptions": len(names), "note": note, **each}
+
+
+def _schema(names: Sequence[str]) -> dict[str, Any]:
+    floats = ["clean_error", "mce", "low", "high", "relative_mce", "relative_low", "relative_high"]
+    return {
+        "model": pl.String,
+        **dict.fromkeys(floats, pl.Float64),
+        "n": pl.Int64,
+        "corruptions": pl.Int64,
+        "note": pl.String,
+        **dict.fromkeys([f"ce_{name}" for name in names], pl.Float64),
+    }

@@ -1,0 +1,161 @@
+"""A prediction store as pair tables."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.analysis.pairs import PairTable, metric_name
+from shiftbed.errors import InputError
+from shiftbed.records import Shift
+from shiftbed.results.pairs.bed import PERTURBED, chosen_shifts, make_pair
+from shiftbed.results.pairs.heldout import held_out
+from shiftbed.results.scores import METRICS, score
+from shiftbed.store import PredictionStore
+
+Floats = NDArray[np.float64]
+_ERRORS = {
+    "top1": "error",
+    "top5": "top5_error",
+    "worst_class": "worst_class_error",
+    "worst_group": "worst_group_error",
+}
+
+
+def pairs_from_store(
+    store: PredictionStore, *, kinds: Sequence[str] | None = None
+) -> tuple[PairTable, ...]:
+    """A pair per shift of the store's testbed.json, with every metric the predictions allow.
+
+    Accuracies become errors (top1 → ``error``, top5 → ``top5_error``, …). Corruptions of the ID
+    setting (``ID+CORRUPTION:SEVERITY``) are averaged over severities, then over corruptions, into
+    ``corrupted:…``; those ``@disk`` stay apart (``corrupted:error@disk``). The mean error under
+    attacks (``+pgd-…``, ``+apgd-…``) is ``adversarial``; where only a share of a setting was
+    attacked, it is the error on that share. The task is the shift's ``task``, or the testbed's
+    name.
+    """
+    about = store.about()
+    given = about.get("shifts", [])
+    complete = [r for r in store.cells() if r.get("status") == "complete"]
+    there = {r["setting"] for r in complete}
+    shifts = [Shift(**one | {"source": tuple(one["source"])}) for one in given]
+    shifts = [s for s in shifts if {*s.source, s.target} <= there]
+    name = str(about.get("name", "store"))
+    if not shifts:
+        raise InputError(f"store {store.files.root} has no shift whose settings are complete")
+    chosen = chosen_shifts(f"store {store.files.root}", shifts, kinds)
+    perturbed = _perturbations(there, shifts)
+    ends = {end for shift in chosen for end in (shift.source[0], shift.target)}
+    settings = ends | {one for end in ends for one, _, _ in perturbed.get(end, [])}
+    scored = score(store, metrics=METRICS, settings=sorted(settings))
+    values = _by_setting(scored)
+    models = tuple(dict.fromkeys(r["model"] for r in complete))
+    known = {r["model"]: r.get("info", {}) for r in complete} | about.get("models", {})
+    info = _info(models, known)
+    pairs = []
+    for shift in chosen:
+        columns: dict[str, Floats] = {}
+        for place, setting in (("id", shift.source[0]), ("ood", shift.target)):
+            columns |= _measured(values, setting, perturbed.get(setting, []), place, models)
+        if "id:error" in columns and "ood:error" in columns:
+            pairs.append(make_pair(shift.task or name, shift, models, columns, info))
+    if not pairs:
+        raise InputError(f"store {store.files.root}: no shift has an accuracy on both sides")
+    return held_out(pairs)
+
+
+Perturbed = tuple[str, str, str]
+"""A setting, its kind (corruption or adversarial), and which corruption it is, '@disk' behind."""
+_SHARE = re.compile(r"[@.]share-[0-9.e-]+?(?:-seed-[0-9]+)?$")
+
+
+def _perturbations(settings: Iterable[str], shifts: Sequence[Shift]) -> dict[str, list[Perturbed]]:
+    """Clean setting → its perturbed ones, by the shifts between them or by their names.
+
+    >>> _perturbations(["val", "val+fog:3@disk"], [])
+    {'val': [('val+fog:3@disk', 'corruption', 'fog@disk')]}
+    """
+    known = {s.target: (s.source[0], s.kind) for s in shifts if s.kind in PERTURBED}
+    found: dict[str, list[Perturbed]] = {}
+    for setting in sorted(settings):
+        base, plus, perturbation = setting.rpartition("+")
+        name = perturbation.partition(":")[0].removesuffix("@disk")
+        if setting in known:
+            base, kind = known[setting]
+        elif plus:
+            kind = "adversarial" if name.startswith(("pgd-", "apgd-")) else "corruption"
+        else:
+            continue
+        whole = _SHARE.sub("", base) if kind == "adversarial" else base
+        one = (setting, kind, name + "@disk" * setting.endswith("@disk"))
+        found.setdefault(base, []).append(one)
+        if whole != base:
+            found.setdefault(whole, []).append(one)
+    return found
+
+
+Values = dict[str, dict[str, dict[str, float]]]
+
+
+def _by_setting(scored: pl.DataFrame) -> Values:
+    """setting → metric → model → value, accuracies as errors."""
+    found: Values = {}
+    for row in scored.iter_rows(named=True):
+        value = row["value"]
+        metric = _ERRORS.get(row["metric"], row["metric"])
+        if value is not None and np.isfinite(value):
+            value = 1.0 - value if metric != row["metric"] else value
+            found.setdefault(row["setting"], {}).setdefault(metric, {})[row["model"]] = value
+    return found
+
+
+def _measured(
+    values: Values,
+    setting: str,
+    perturbed: Sequence[Perturbed],
+    place: str,
+    models: tuple[str, ...],
+) -> dict[str, Floats]:
+    """A setting's columns: its metrics, its error under attacks, and, for ID, its corruptions."""
+
+    def column(of: str, metric: str) -> Floats:
+        return np.array([values[of][metric].get(m, np.nan) for m in models])
+
+    def mean(settings: Iterable[str], metric: str) -> Floats:
+        return np.asarray(np.mean([column(s, metric) for s in settings], axis=0))
+
+    found = {metric_name(place, m): column(setting, m) for m in values.get(setting, {})}
+    there = [one for one in perturbed if "error" in values.get(one[0], {})]
+    attacks = [one for one, kind, _ in there if kind == "adversarial"]
+    attacks = [one for one in attacks if one.startswith(f"{setting}+")] or attacks
+    if attacks:
+        found[metric_name(place, "adversarial")] = mean(attacks, "error")
+    for disk in ("", "@disk") if place == "id" else ():
+        types: dict[str, list[str]] = {}
+        for one, kind, name in there:
+            if kind == "corruption" and name.endswith("@disk") == bool(disk):
+                types.setdefault(name, []).append(one)
+        every = [one for severities in types.values() for one in severities]
+        shared = [m for m in values.get(setting, {}) if all(m in values[s] for s in every)]
+        for metric in shared if every else ():
+            means = [mean(severities, metric) for severities in types.values()]
+            found[metric_name("corrupted", metric + disk)] = np.asarray(np.mean(means, axis=0))
+    return found
+
+
+def _info(
+    models: tuple[str, ...], known: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Sequence[str | float | None]]:
+    names = dict.fromkeys(key for one in known.values() for key in one)
+    found: dict[str, Sequence[str | float | None]] = {}
+    for name in names:
+        values = [known.get(model, {}).get(name) for model in models]
+        numbers = all(
+            v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values
+        )
+        key = "model_kind" if name == "kind" else name
+        found[key] = [None if v is None else float(v) if numbers else str(v) for v in values]
+    return found

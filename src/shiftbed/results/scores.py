@@ -1,0 +1,254 @@
+"""Scores of a store: every metric of every cell, recomputed from the predictions kept."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from shiftbed.analysis.intervals import check_level, clopper_pearson
+from shiftbed.analysis.metrics import (
+    brier,
+    calibration_error,
+    demographic_disparity,
+    environments,
+    group_accuracy,
+    negative_log_likelihood,
+)
+from shiftbed.errors import unknown
+from shiftbed.results.probes import probe_rows
+from shiftbed.store import Answers, PredictionStore, StoredTestSet, read_answers
+from shiftbed.store.probes import PROBE_METRICS
+
+_NEEDS = {
+    "top1": ["class_1"],
+    "top5": [f"class_{i}" for i in range(1, 6)],
+    "nll": ["label_prob"],
+    "brier": ["label_prob", "sum_squares"],
+    "ece": ["class_1", "prob_1"],
+    "worst_class": ["class_1"],
+    "worst_group": ["class_1"],
+    "disparity": ["class_1", "scale_gradient"],
+}
+METRICS = tuple(_NEEDS)
+_COUNTS = ("top1", "top5")
+
+
+def score(
+    store: PredictionStore,
+    *,
+    metrics: Iterable[str] = ("top1",),
+    models: Iterable[str] | None = None,
+    settings: Iterable[str] | None = None,
+    level: float = 0.95,
+) -> pl.DataFrame:
+    """Long table: model, setting, metric, value, low, high, n, unreadable, label_policy, note.
+
+    Accuracies have Clopper–Pearson intervals; means over examples (NLL, Brier) Gaussian ones;
+    others none, and the note says so. A metric whose columns a cell lacks is a row with a reason.
+    Probes are rows too, of what ``shiftbed probe`` has measured. Few cells are in memory at a time,
+    so memory does not grow with the store.
+    """
+    check_level(level)
+    asked = list(metrics)
+    for name in asked:
+        if name not in _NEEDS and name not in PROBE_METRICS:
+            raise unknown("metric", name, [*METRICS, *PROBE_METRICS])
+    probes = [name for name in asked if name in PROBE_METRICS]
+    wanted = [name for name in asked if name in _NEEDS]
+    rows: list[dict[str, Any]] = []
+    if probes:
+        models = None if models is None else list(models)
+        settings = None if settings is None else list(settings)
+        rows += probe_rows(store, probes, models=models, settings=settings, level=level)
+    if not wanted:
+        return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    for test_set, names in _cells(store, models, settings):
+        many = _accuracies(store, names, test_set, level) if wanted == ["top1"] else {}
+        for name in names:
+            if name in many:
+                rows.append(many[name])
+            else:
+                rows += _score_cell(store, name, test_set, wanted, level)
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+AT_ONCE = 1 << 23
+"""Predictions held in memory when many cells are read together."""
+
+
+def _accuracies(
+    store: PredictionStore, models: list[str], test_set: StoredTestSet, level: float
+) -> dict[str, dict[str, Any]]:
+    """Top-1 accuracies of many models of one setting, read together where that is possible."""
+    if test_set.label_sets is not None or (test_set.labels < 0).any() or not len(test_set):
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    step = max(1, AT_ONCE // len(test_set))
+    for i in range(0, len(models), step):
+        some = models[i : i + step]
+        best = store.best_classes(some, test_set.setting)
+        if best is None or best.shape[1] != len(test_set):
+            continue
+        labels = test_set.labels
+        if int(labels.max()) <= np.iinfo(best.dtype).max:
+            labels = labels.astype(best.dtype)  # narrow numbers are compared much faster
+        value = (best == labels).mean(axis=1)
+        low, high = clopper_pearson(value, len(test_set), level)
+        for model, v, a, b in zip(some, value.tolist(), low.tolist(), high.tolist(), strict=True):
+            found[model] = {
+                "model": model,
+                "setting": test_set.setting,
+                "metric": "top1",
+                "value": v,
+                "low": a,
+                "high": b,
+                "n": len(test_set),
+                "unreadable": 0,
+                "label_policy": test_set.label_policy,
+                "note": "",
+            }
+    return found
+
+
+_SCHEMA = {
+    "model": pl.String,
+    "setting": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "n": pl.Int64,
+    "unreadable": pl.Int64,
+    "label_policy": pl.String,
+    "note": pl.String,
+}
+
+
+def _cells(
+    store: PredictionStore, models: Iterable[str] | None, settings: Iterable[str] | None
+) -> Iterator[tuple[StoredTestSet, list[str]]]:
+    """Settings with the models that are complete there."""
+    only = {"model": models, "setting": settings}
+    records = [r for r in store.cells() if r.get("status") == "complete"]
+    for key, names in only.items():
+        there = {record[key] for record in records}
+        for name in [] if names is None else names:
+            if name not in there:
+                raise unknown(f"{key} in the store", name, sorted(there))
+        if names is not None:
+            records = [record for record in records if record[key] in set(names)]
+    for setting in sorted({record["setting"] for record in records}):
+        inside = [record["model"] for record in records if record["setting"] == setting]
+        yield store.test_set(setting), inside
+
+
+def _score_cell(
+    store: PredictionStore,
+    model: str,
+    test_set: StoredTestSet,
+    metrics: list[str],
+    level: float,
+) -> Iterator[dict[str, Any]]:
+    cell = read_answers(store, model, test_set, sorted({c for m in metrics for c in _NEEDS[m]}))
+    there = set(cell.frame.columns)
+    possible = [m for m in metrics if set(_NEEDS[m]) <= there]
+    for metric in metrics:
+        row: dict[str, Any] = {
+            "model": model,
+            "setting": test_set.setting,
+            "metric": metric,
+            "unreadable": cell.unreadable,
+            "label_policy": cell.label_policy,
+            "n": len(cell.right),
+        }
+        if metric not in possible:
+            lacking = ", ".join(sorted(set(_NEEDS[metric]) - there))
+            yield row | {"note": f"not computable: the store has no {lacking} for this cell"}
+        elif not len(cell.right):
+            yield row | {"note": "no example could be read and has a label"}
+        else:
+            yield row | _VALUE[metric](cell, level)
+
+
+def _counted(right: NDArray[np.bool_], level: float) -> dict[str, Any]:
+    value = float(right.mean())
+    low, high = clopper_pearson(value, len(right), level)
+    return {"value": value, "low": float(low), "high": float(high), "note": ""}
+
+
+def _mean(values: NDArray[np.float64], value: float, level: float) -> dict[str, Any]:
+    n = len(values)
+    half = float(ndtri(0.5 + level / 2)) * float(values.std(ddof=1)) / np.sqrt(n) if n > 1 else 0.0
+    note = "Gaussian interval" if n > 1 else "no interval from one example"
+    ends = {"low": value - half, "high": value + half} if n > 1 else {}
+    return {"value": value, "note": note, **ends}
+
+
+def _column(cell: Answers, name: str) -> NDArray[np.float64]:
+    """As numbers, NaN where there is none; plain NumPy, as this runs for every cell."""
+    return cell.frame.get_column(name).to_numpy().astype(np.float64)
+
+
+def _top5(cell: Answers, level: float) -> dict[str, Any]:
+    right = np.zeros(len(cell.labels), dtype=bool)
+    for i in range(1, 6):
+        right |= cell.frame.get_column(f"class_{i}").to_numpy() == cell.labels
+    return _counted(right, level)
+
+
+def _nll(cell: Answers, level: float) -> dict[str, Any]:
+    p = _column(cell, "label_prob")
+    if np.isnan(p).any():
+        return {"note": "not computable: some examples have no single label"}
+    floor = float(np.finfo(np.float32).tiny)
+    return _mean(-np.log(np.maximum(p, floor)), negative_log_likelihood(p), level)
+
+
+def _brier(cell: Answers, level: float) -> dict[str, Any]:
+    p, squares = _column(cell, "label_prob"), _column(cell, "sum_squares")
+    if np.isnan(p).any():
+        return {"note": "not computable: some examples have no single label"}
+    return _mean(squares - 2 * p + 1, brier(p, squares), level)
+
+
+def _ece(cell: Answers, level: float) -> dict[str, Any]:
+    value = calibration_error(_column(cell, "prob_1"), cell.right)
+    return {"value": value, "note": "10 left-closed bins; no interval"}
+
+
+def _worst(kind: str) -> Callable[[Answers, float], dict[str, Any]]:
+    def value(cell: Answers, level: float) -> dict[str, Any]:
+        groups = cell.labels if kind == "class" else cell.groups
+        if groups is None:
+            return {"note": "not computable: this test set has no groups"}
+        by_group = group_accuracy(cell.right, groups)
+        name, (accuracy, n) = min(by_group.items(), key=lambda item: item[1])
+        low, high = clopper_pearson(accuracy, n, level)
+        note = f"{kind} {name}, the lowest of {len(by_group)}; interval not adjusted for that"
+        return {"value": accuracy, "low": float(low), "high": float(high), "n": n, "note": note}
+
+    return value
+
+
+def _disparity(cell: Answers, level: float) -> dict[str, Any]:
+    gradient = _column(cell, "scale_gradient")
+    if np.isnan(gradient).any():
+        return {"note": "not computable: some examples have no single label"}
+    predicted = cell.frame["class_1"].to_numpy()
+    value = demographic_disparity(predicted, environments(gradient))
+    return {"value": value, "note": "two inferred environments, closed form; no interval"}
+
+
+_VALUE: dict[str, Callable[[Answers, float], dict[str, Any]]] = {
+    "top1": lambda cell, level: _counted(cell.right, level),
+    "top5": _top5,
+    "nll": _nll,
+    "brier": _brier,
+    "ece": _ece,
+    "worst_class": _worst("class"),
+    "worst_group": _worst("group"),
+    "disparity": _disparity,
+}

@@ -1,0 +1,163 @@
+"""ρ under every defensible choice of the analysis.
+
+shi2023's lesson: the answer can turn with the ID set chosen. So vary everything that reasonable
+people choose differently, and see whether the sign of ρ survives.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from shiftbed.errors import InputError
+from shiftbed.records import Shift
+from shiftbed.scales import SCALES
+from shiftbed.testbed.record import Testbed
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sensitivity:
+    """ρ of one model on one shift under every choice."""
+
+    model: str
+    shift: str
+    choices: pl.DataFrame
+    """fit_set, scale, id, threshold, knee, n, r2, effective, low, high, p_value, why (not)."""
+
+    @property
+    def values(self) -> list[float]:
+        return self.choices["effective"].drop_nulls().to_list()
+
+    @property
+    def low(self) -> float:
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        return max(self.values)
+
+    @property
+    def sign_survives(self) -> bool:
+        """Whether ρ has the same sign under every choice that could be computed."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def out_of_line(self) -> int:
+        """Under how many choices the model is unusual at p < 0.05."""
+        return int((self.choices["p_value"].drop_nulls() < 0.05).sum())
+
+
+def sensitivity(
+    testbed: Testbed, model: str, shift: str | Shift, *, level: float = 0.95
+) -> Sensitivity:
+    """ρ of a model of the testbed under each combination of
+
+    - fit set: the testbed's own, all models of kind standard (if that differs), all models;
+    - scale: linear, probit, logit;
+    - ID: the class twin, the whole ID set, both at once (a plane), where the model has them;
+    - threshold: none, and the one the published figures use;
+    - knee: the published one and none, where there is one.
+
+    A combination that cannot be computed is a row with the reason.
+    """
+    base = testbed.shift(shift)
+    name = testbed.model_names[testbed.model_index(model)]
+    row = testbed.model_index(name)
+    records = []
+    for fit_set, scale, source, threshold, knee in product(
+        _fit_sets(testbed),
+        SCALES,
+        _sources(testbed, base, row),
+        [None, base.threshold] if base.threshold else [None],
+        [True, False] if base.knee else [None],
+    ):
+        if knee and len(source) > 1:
+            continue  # a knee is defined on one axis
+        if threshold and source[0] != base.source[0]:
+            continue  # the published threshold is on the published axis
+        variant = _variant(base, source, bool(knee))
+        record: dict[str, Any] = {
+            "fit_set": fit_set,
+            "scale": scale,
+            "id": " + ".join(source),
+            "threshold": threshold,
+            "knee": variant.knee,
+        }
+        records.append(record | _one(testbed, variant, row, fit_set, scale, threshold, level))
+    choices = pl.DataFrame(records, schema=_SCHEMA, orient="row")
+    found = Sensitivity(model=name, shift=base.name, choices=choices)
+    if not found.values:
+        raise InputError(f"{name!r} has no accuracy on both sides of {base.name!r}")
+    return found
+
+
+_SCHEMA = {
+    "fit_set": pl.String,
+    "scale": pl.String,
+    "id": pl.String,
+    "threshold": pl.Float64,
+    "knee": pl.Float64,
+    "n": pl.Int64,
+    "r2": pl.Float64,
+    "effective": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "p_value": pl.Float64,
+    "why": pl.String,
+}
+
+
+def _fit_sets(testbed: Testbed) -> list[str]:
+    sets = ["fit-set"]
+    own = testbed.models["in_fit_set"].fill_null(False)
+    standard = testbed.models["kind"] == "standard"
+    if standard.any() and not (standard == own).all():
+        sets.append("kind=standard")
+    if not own.all():
+        sets.append("all")
+    return sets
+
+
+def _sources(testbed: Testbed, shift: Shift, row: int) -> list[tuple[str, ...]]:
+    """ID settings to control for; the whole ID set only where this model was evaluated on it."""
+    sources = [shift.source]
+    full = shift.full_source
+    if full and np.isfinite(testbed.value[row, testbed.setting_index(full)]):
+        sources += [(full,), (*shift.source, full)]
+    return sources
+
+
+def _variant(shift: Shift, source: tuple[str, ...], knee: bool) -> Shift:
+    at = None
+    if knee:
+        at = shift.knee if source == shift.source else shift.full_knee
+    return Shift(name=shift.name, kind=shift.kind, source=source, target=shift.target, knee=at,
+                 fit_on=shift.fit_on)  # fmt: skip
+
+
+def _one(
+    testbed: Testbed,
+    shift: Shift,
+    row: int,
+    fit_set: str,
+    scale: str,
+    threshold: float | None,
+    level: float,
+) -> dict[str, Any]:
+    try:
+        baseline = testbed.fit(
+            shift,
+            scale=scale,
+            models=fit_set,
+            threshold=threshold,
+            on_boundary="drop",
+            bootstrap=0,
+        )
+    except InputError as error:
+        return {"why": str(error)}
+    placed = testbed.judge(baseline, level=level).columns()
+    numbers = {key: float(placed[key][row]) for key in ("effective", "low", "high", "p_value")}
+    found = {key: value if np.isfinite(value) else None for key, value in numbers.items()}
+    return found | {"n": baseline.n, "r2": baseline.r2}

@@ -1,0 +1,230 @@
+"""Augmentations by name: on whole batches, drawn per (seed, epoch, example).
+
+``standard``       random resized crop and flip of the whole picture (ImageNet's usual one)
+``crop-flip``      ``padding`` of 4 pixels, random crop, flip (CIFAR-10's usual one)
+``flip``           horizontal flip
+``randaugment``    torchvision's RandAugment; ``num_ops``, ``magnitude``
+``augmix``         AugMix with torchvision's operations; ``severity``, ``mixture_width``; its
+                   consistency loss is the objective ``augmix``
+``gaussian-noise`` N(0, ``sigma``²) on [0, 1], σ = 0.1
+``corruption``     one of ours drawn per image: ``names``, ``severities`` (taori2020, Section 6)
+any class of ``torchvision.transforms.v2``, such as ``TrivialAugmentWide``, image by image
+
+Steps are done in the order they are written, the first three before the others.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.compat import ensure_torchvision
+from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.training.crops import whole_picture_crop
+from shiftbed.training.draws import Keys, Step, keys_of
+
+STEPS: dict[str, str] = {
+    "crop-flip": "shiftbed.training.crops:CropFlip",
+    "flip": "shiftbed.training.crops:Flip",
+    "randaugment": "shiftbed.training.auto_augment:RandAugment",
+    "augmix": "shiftbed.training.auto_augment:AugMix",
+    "gaussian-noise": "shiftbed.training.spoil:GaussianNoise",
+    "corruption": "shiftbed.training.spoil:Corrupt",
+}
+"""Name in a recipe → MODULE:CLASS, called with the table's other keys."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Augmentation:
+    """A crop of the whole picture, perhaps, and steps on batches.
+
+    >>> noisy = make_augmentation("gaussian-noise")
+    >>> x, rows = torch.full((2, 1, 8, 8), 0.5), np.array([7, 9])
+    >>> y = noisy(x, rows, epoch=0)
+    >>> bool((y[1] == noisy(x[1:], rows[1:], epoch=0)[0]).all()), noisy.label
+    (True, 'gaussian-noise:0.1')
+    """
+
+    steps: tuple[Step, ...] = ()
+    seed: int = 0
+    preprocessing: Preprocessing | None = None
+    whole: Callable[[Image.Image], Tensor] | None = None
+    """Crops the whole picture; None: the model's own crop."""
+
+    @property
+    def is_none(self) -> bool:
+        return self.whole is None and not self.steps
+
+    @property
+    def label(self) -> str:
+        """All of it as one text: ``none``, ``crop-flip+augmix``, ``fog:3``."""
+        first = [] if self.whole is None else ["standard"]
+        return "+".join(first + [step.label for step in self.steps]) or "none"
+
+    def picture(self, image: Image.Image, row: int, epoch: int, view: int = 0) -> Tensor:
+        """(C, H, W) uint8 of a picture; call it within ``keeping_generators``."""
+        if self.whole is not None:
+            seed_all(example_seed(self.seed, epoch, row, view))
+            return self.whole(image)
+        assert self.preprocessing is not None
+        return torch.from_numpy(self.preprocessing.pixels(image).copy()).permute(2, 0, 1)
+
+    def __call__(
+        self,
+        pixels: Tensor,
+        rows: NDArray[np.int64],
+        epoch: int,
+        view: int = 0,
+        *,
+        of_one_crop: bool = False,
+        basic_only: bool = False,
+    ) -> Tensor:
+        """Augment a batch (B, C, H, W), uint8 or float32 in [0, 1]; ``rows`` name its examples.
+
+        ``view`` counts versions of one example. ``of_one_crop``: they share crop and flip.
+        ``basic_only``: crop and flip alone, which is what AugMix's views are views of.
+        """
+        pixels = fractions(pixels)
+        for place, step in enumerate(self.steps):
+            if basic_only and not step.basic:
+                break
+            which = 0 if of_one_crop and step.basic else view
+            about = f"augment|{step.name}|{place}"
+            pixels = step(pixels, keys_of(rows.tolist(), self.seed, about, epoch, which))
+        return pixels
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _ImageByImage(Step):
+    """Any transform of torchvision, which draws from torch's generator."""
+
+    transform: Any
+    known_as: str
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.known_as
+
+    def __call__(self, pixels: Tensor, keys: Keys) -> Tensor:
+        out = torch.empty_like(pixels)
+        with keeping_generators():
+            for at, key in enumerate(keys.tolist()):
+                seed_all(key >> 1)
+                out[at] = self.transform(pixels[at])
+        return out
+
+
+def make_augmentation(
+    steps: str | Sequence[Mapping[str, Any]],
+    preprocessing: Preprocessing | None = None,
+    seed: int = 0,
+) -> Augmentation:
+    """An augmentation from the steps of a recipe, ``[{"name": "flip"}, …]``, or ``"flip+augmix"``.
+
+    >>> make_augmentation("none").label, make_augmentation("crop-flip+augmix").label
+    ('none', 'crop-flip+augmix')
+    """
+    if isinstance(steps, str):
+        steps = [{"name": name} for name in steps.split("+")]
+    whole: Callable[[Image.Image], Tensor] | None = None
+    made: list[Step] = []
+    for at, table in enumerate(one for one in steps if one["name"] != "none"):
+        name = str(table["name"])
+        options = {key: value for key, value in table.items() if key != "name"}
+        if name == "standard":
+            if at or preprocessing is None:
+                raise InputError("augmentation 'standard' must be the first step, of pictures")
+            whole = whole_picture_crop(preprocessing, options)
+            continue
+        step = _step(name, options)
+        if step.basic and made and not made[-1].basic:
+            raise InputError(f"augmentation {name!r} must come before {made[-1].name!r}")
+        made.append(step)
+    return Augmentation(steps=tuple(made), seed=seed, preprocessing=preprocessing, whole=whole)
+
+
+def label_of(steps: Sequence[Mapping[str, Any]]) -> str:
+    """What a model's info says of its augmentation; see ``Augmentation.label``.
+
+    >>> label_of([{"name": "standard"}, {"name": "corruption", "names": "fog"}])
+    'standard+fog'
+    """
+    labels = []
+    for table in steps:
+        name = str(table["name"])
+        options = {key: value for key, value in table.items() if key != "name"}
+        labels.append(name if name in ("standard", "none") else _step(name, options).label)
+    return "+".join(labels) or "none"
+
+
+def _step(name: str, options: Mapping[str, Any]) -> Step:
+    if name in STEPS:
+        module, _, kind = STEPS[name].partition(":")
+        maker = getattr(import_module(module), kind)
+    else:
+        maker = _torchvisions(name)
+    try:
+        made = maker(**options)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        reason = str(error).partition("__init__() ")[2] or error
+        raise InputError(f"augmentation {name!r}: {reason}") from None
+    return made if isinstance(made, Step) else _ImageByImage(transform=made, known_as=name)
+
+
+def _torchvisions(name: str) -> type:
+    ensure_torchvision()
+    from torchvision.transforms import v2
+
+    found = getattr(v2, name, None)
+    if not (isinstance(found, type) and issubclass(found, v2.Transform)):
+        classes = [n for n in dir(v2) if isinstance(getattr(v2, n), type)]
+        raise unknown("augmentation", name, ("none", "standard", *STEPS, *classes))
+    return found
+
+
+def fractions(x: Tensor) -> Tensor:
+    """Pixels in [0, 1] from uint8; others are left as they are."""
+    return x.to(torch.float32).div_(255) if x.dtype == torch.uint8 else x
+
+
+def example_seed(*parts: int) -> int:
+    """A seed of 63 bits from whole numbers: the run's seed, the epoch, the row, the view.
+
+    >>> example_seed(0, 1, 2) == example_seed(0, 1, 2) != example_seed(0, 2, 1)
+    True
+    """
+    packed = b"".join(part.to_bytes(8, "little") for part in parts)
+    return int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest(), "little") >> 1
+
+
+def seed_all(seed: int) -> None:
+    """Set the generators of torch, NumPy and Python, which augmentations draw from."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+@contextmanager
+def keeping_generators() -> Iterator[None]:
+    """What is drawn inside leaves the generators outside as they were."""
+    mine, numpys, pythons = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(mine)
+        np.random.set_state(numpys)
+        random.setstate(pythons)

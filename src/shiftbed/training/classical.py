@@ -1,0 +1,234 @@
+"""A job that fits a classifier of scikit-learn: one step, one file, evaluated like a checkpoint.
+
+The estimator sees pixels in [0, 1], flattened as image arrays are (row, column, channel), as
+float64: what ``sklearn:FILE`` gives it again. It is written with skops (no pickle) as
+RUNS/ID/model.skops with its preprocessing beside it, read back, and what was read is evaluated as
+RUN@1. The types in the file beyond those that skops trusts are in done.json as ``trusted``; all of
+them are in ``TRUSTED``, and a file with others is neither written nor read.
+"""
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.atomic import write_atomically
+from shiftbed.engine.jobs import WARNING, Done
+from shiftbed.errors import InputError
+from shiftbed.evaluation.models import Model
+from shiftbed.evaluation.models.sidecar import sidecar_of
+from shiftbed.evaluation.models.spec import Request, Spec
+from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.store import PredictionStore
+from shiftbed.training.checkpoint import RunFolder
+from shiftbed.training.estimators import PREFIX, EstimatorSpec, read_estimator
+from shiftbed.training.evaluation import Kept, evaluate
+from shiftbed.training.expand import canonical
+from shiftbed.training.prepare import TrainingData, prepare
+from shiftbed.training.task import (
+    Checkpointed,
+    TrainTask,
+    described,
+    details_of,
+    info_of,
+    model_name,
+)
+
+STEP = 1
+"""A fitted model is the first and last step of its run."""
+TRUSTED = (
+    "sklearn._loss.link.Interval",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.calibration._TemperatureScaling",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
+    "sklearn.gaussian_process.kernels.ConstantKernel",
+    "sklearn.gaussian_process.kernels.Product",
+    "sklearn.gaussian_process.kernels.RBF",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+)
+"""Types within fitted classifiers of scikit-learn that skops does not trust by itself."""
+GREY = ("1", "L", "LA", "I", "I;16", "F")
+"""Pillow's modes without colour."""
+_decoded = Kept()
+
+
+def fit(task: TrainTask, report: Callable[[Done], None]) -> tuple[str, ...]:
+    """Fit a job's estimator, write it, evaluate it; what was begun and killed is fitted anew."""
+    clock = time.perf_counter()
+    job, folder = task.job, task.folder
+    folder.write("job", described(task))
+    before = folder.read("log") or {"begun_at": []}
+    log: dict[str, Any] = {"checkpoints": [], "begun_at": [*before["begun_at"], 0]}
+    folder.write("log", log)
+    spec = read_estimator(str(job.arguments["model"]))
+    data, preprocessing, pixels = _training_pixels(task, spec)
+    with limited(task):
+        estimator, said = _fitted(spec, pixels, data.labels, int(job.arguments["seed"]))
+        ending: dict[str, Any] = {
+            "steps": STEP,
+            "stops": [STEP],
+            "classes": data.classes,
+            "outputs": data.classes,
+            "n": len(data),
+            "counts": data.counts,
+            "begun_at": log["begun_at"],
+            "trusted": _write(estimator, preprocessing, folder),
+            "warnings": said,
+        }
+        fitted_in = time.perf_counter() - clock
+        info = info_of(task, STEP, True, len(data))
+        notes = [f"{WARNING}{one}" for one in said]
+        accuracy = evaluate(
+            reopened(task, data.classes),
+            task.settings,
+            PredictionStore(task.store),
+            info=info,
+            details=details_of_fitted(task, ending),
+            batch_size=int(task.options["evaluation_batch_size"]),
+            top=int(task.options["top"]),
+            memory_gib=float(task.options["memory_gib"]),
+            say=notes.append,
+        )
+    seconds = time.perf_counter() - clock
+    spent = {"seconds": round(seconds, 3), "fit_seconds": round(fitted_in, 3)}
+    log["checkpoints"] = [{"step": STEP, "accuracy": accuracy, **spent, "info": info}]
+    folder.write("log", log)
+    folder.write("done", ending)
+    done = Checkpointed(key=task.key, images=len(data), seconds=seconds, step=STEP, steps=STEP)
+    report(done)
+    return tuple(notes)
+
+
+@contextmanager
+def limited(task: TrainTask) -> Iterator[None]:
+    """BLAS and OpenMP on the recipe's number of threads, which sums depend on."""
+    if not task.job.classical:
+        yield
+        return
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with threadpool_limits(limits=int(task.options["threads"])):
+        yield
+
+
+def details_of_fitted(task: TrainTask, done: dict[str, Any]) -> dict[str, Any]:
+    """As of a network; and what was warned of when it was fitted."""
+    said = done["warnings"]
+    return details_of(task) | ({"warnings": list(said)} if said else {})
+
+
+def reopened(task: TrainTask, classes: int) -> Model:
+    """The written estimator, as the adapter of ``sklearn:FILE`` reads it, under its run's name."""
+    from shiftbed.evaluation.models.from_sklearn import load
+
+    file = str(task.folder.estimator)
+    named = Spec(text=f"{PREFIX}{file}", prefix="sklearn", name=file, query={})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of the class: said when it was fitted
+        model = load(Request(spec=named, classes=classes, trusted=TRUSTED))
+    return replace(model, id=model_name(task.job, STEP))
+
+
+def _fitted(
+    spec: EstimatorSpec, pixels: NDArray[np.uint8], labels: NDArray[np.int64], seed: int
+) -> tuple[Any, list[str]]:
+    """The fitted estimator and its warnings, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator = spec.make(seed)
+        estimator.fit(_features(pixels), labels)
+    said = dict.fromkeys(_first_paragraph(str(one.message)) for one in caught)
+    return estimator, list(said)
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.strip().partition("\n\n")[0].split())
+
+
+def _features(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """(N, H, W, C) levels to (N, H·W·C) in [0, 1], through float32 as in evaluation.
+
+    >>> _features(np.array([[[[0], [51]], [[255], [102]]]], np.uint8)).round(3).tolist()
+    [[0.0, 0.2, 1.0, 0.4]]
+    """
+    fractions = np.divide(pixels, np.float32(255), dtype=np.float32)
+    return fractions.reshape(len(pixels), -1).astype(np.float64)
+
+
+def _training_pixels(
+    task: TrainTask, spec: EstimatorSpec
+) -> tuple[TrainingData, Preprocessing, NDArray[np.uint8]]:
+    """Training data as the estimator sees them, decoded once for jobs that see the same."""
+    selection = task.job.arguments["data"]
+    names = task.job.arguments["sources"]
+    limit = float(task.options["memory_gib"]) * 2**30
+    files = {name: asdict(task.data[name]) for name in names}
+    key = canonical([selection, files, task.base, spec.size, spec.mode])
+
+    def make() -> tuple[Any, int]:
+        data = prepare(selection, task.data, task.base)
+        preprocessing = _preprocessing(data, spec)
+        height, width = preprocessing.size
+        needed = len(data) * height * width * preprocessing.channels * 8
+        if needed > limit:
+            raise InputError(
+                f"{len(data)} images of {height}×{width} pixels are {needed / 2**30:.3g} GiB as "
+                f"numbers, more than memory_gib = {task.options['memory_gib']}: give a smaller size"
+            )
+        pixels = data.pixels(preprocessing)
+        return (data, preprocessing, pixels), pixels.nbytes
+
+    found: tuple[TrainingData, Preprocessing, NDArray[np.uint8]] = _decoded.get(key, make, limit)
+    return found
+
+
+def _preprocessing(data: TrainingData, spec: EstimatorSpec) -> Preprocessing:
+    """What the line says; else the images' own size, and grey if all of them are."""
+    size, mode = spec.size, spec.mode
+    if size is not None and mode is not None:
+        return Preprocessing(size=(size, size), mode=mode)
+    pictures = (data.load(at) for at in range(len(data)))
+    seen = {(one.height, one.width, one.mode in GREY) for one in pictures}
+    own = sorted({(height, width) for height, width, _ in seen})
+    if size is None and len(own) > 1:
+        several = ", ".join(f"{height}×{width}" for height, width in own[:3])
+        raise InputError(
+            f"images of {data.name!r} have {len(own)} sizes ({several}, …): give the model a size, "
+            f"such as {PREFIX}{spec.name}?size=32"
+        )
+    return Preprocessing(
+        size=own[0] if size is None else (size, size),
+        mode=mode or ("L" if all(grey for *_, grey in seen) else "RGB"),
+    )
+
+
+def _write(estimator: Any, preprocessing: Preprocessing, folder: RunFolder) -> list[str]:
+    """Write the estimator, its preprocessing first; the types that its reader has to trust."""
+    try:
+        import skops.io
+    except ImportError:
+        raise InputError("skops is not installed: pip install 'shiftbed[evaluate]'") from None
+
+    data = skops.io.dumps(estimator)
+    types = sorted(skops.io.get_untrusted_types(data=data))
+    others = [one for one in types if one not in TRUSTED]
+    if others:
+        raise InputError(
+            f"a fitted {type(estimator).__name__} with these options holds types that are not "
+            f"trusted: {', '.join(others)}"
+        )
+    with write_atomically(sidecar_of(folder.estimator)) as file:
+        file.write(json.dumps(preprocessing.describe(), indent=1).encode())
+    with write_atomically(folder.estimator) as file:
+        file.write(data)
+    return types

@@ -1,0 +1,203 @@
+"""Which examples are trained on when: easy ones phased out, or easy, hard and random in turn.
+
+andreassen2021, Appendix C.9. Scores come from a file, larger is harder (``difficulty.py`` makes
+one). What is trained on changes where an epoch begins; how many steps there are does not change.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.training.objective import Hook
+from shiftbed.training.select import difficulty_rows, ranked, read_scores
+
+if TYPE_CHECKING:
+    from shiftbed.training.loop import Run
+    from shiftbed.training.prepare import TrainingData
+
+
+Rows = NDArray[np.int64]
+KEPT = ("all", "easiest", "hardest", "random")
+_PHASE = re.compile(r"(?P<keep>[a-z]+)(:(?P<count>\d+))?(@(?P<share>[\d.]+))?")
+
+
+def scores_of(data: "TrainingData", path: str, base: str) -> dict[str, float]:
+    """A score for each example of the data, by its id with the data set's name in front."""
+    known = read_scores(Path(base) / path)
+    found = {one: known.get(one, known.get(one.partition("/")[2])) for one in data.examples}
+    for example, score in found.items():
+        if score is None or not np.isfinite(score):
+            raise InputError(f"{path}: no finite difficulty score for example {example!r}")
+    return {example: float(score) for example, score in found.items() if score is not None}
+
+
+def examples_left(total: int, left: int, share: float, until: float) -> int:
+    """How many of ``total`` examples are left when ``share`` of the steps is done.
+
+    Falls linearly to ``left`` at ``until`` and stays there.
+
+    >>> [examples_left(100, 20, share, 0.8) for share in (0.0, 0.4, 0.8, 1.0)]
+    [100, 60, 20, 20]
+    """
+    done = min(1.0, share / until)
+    return round(total - (total - left) * done)
+
+
+@final
+class PhaseOut(Hook):
+    """All examples at first, then fewer and fewer of the easiest, until ``left`` are left.
+
+    ``left`` hard ones remain from ``until`` of the steps on, and in the last epoch in any case.
+    With ``per_class`` the classes shrink alike, and their numbers add up to the same total.
+    """
+
+    def __init__(self, scores: str, left: int, until: float = 1.0, per_class: bool = False) -> None:
+        if isinstance(left, bool) or not isinstance(left, int) or left < 1:
+            raise InputError(f"phase_out: left must be a whole number from 1, got {left!r}")
+        if not 0 < until <= 1:
+            raise InputError(f"phase_out: until must be above 0 and at most 1, got {until!r}")
+        self.scores, self.left, self.until, self.per_class = scores, left, until, per_class
+        self.now = 0
+
+    def begin(self, run: "Run") -> None:
+        if run.setup is None:
+            raise InputError("phase_out needs the recipe's data")
+        data = run.setup.data
+        if self.left > len(data):
+            raise InputError(f"phase_out: cannot leave {self.left} of {len(data)} examples")
+        scores = scores_of(data, self.scores, run.setup.base)
+        self.order = hardest_first(data, scores, per_class=self.per_class)
+        self.now = self.now or len(data)
+
+    def before_epoch(self, run: "Run") -> None:
+        share = run.step / run.steps
+        self.now = examples_left(len(self.order), self.left, share, self.until)
+        if run.steps - run.step <= -(-self.now // run.stream.batch_size):
+            self.now = self.left
+        run.stream.keep(self.order[: self.now])
+
+    def facts(self) -> dict[str, Any]:
+        return {"examples_left": self.now}
+
+    def state(self) -> dict[str, Any]:
+        return {"now": self.now}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.now = int(state["now"])
+
+
+def hardest_first(
+    data: "TrainingData", scores: Mapping[str, float], *, per_class: bool = False
+) -> Rows:
+    """Rows from the hardest to the easiest; ``per_class``: by their rank within their class.
+
+    Equal scores are ordered by a hash of the ids, so the order of rows does not matter.
+    """
+    examples = data.examples
+    order = ranked(examples, "phase-out")
+    hard = np.array([scores[example] for example in examples])
+    order = order[np.argsort(-hard[order], kind="stable")]
+    if not per_class:
+        return order
+    labels = data.labels[order]
+    place = np.empty(len(order))
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        place[own] = (np.arange(len(own)) + 0.5) / len(own)
+    return order[np.argsort(place, kind="stable")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """From ``share`` of the steps on: ``count`` examples of every class, or all."""
+
+    keep: str
+    count: int | None
+    share: float
+
+
+def parse_phase(text: str) -> Phase:
+    """A phase from ``KEEP[:COUNT][@SHARE]``.
+
+    >>> parse_phase("hardest:500@0.5")
+    Phase(keep='hardest', count=500, share=0.5)
+    >>> parse_phase("all")
+    Phase(keep='all', count=None, share=0.0)
+    """
+    match = _PHASE.fullmatch(str(text))
+    if match is None:
+        raise InputError(
+            f"switch: expected KEEP:COUNT@SHARE such as 'hardest:500@0.5', got {text!r}"
+        )
+    keep, count = match["keep"], match["count"]
+    if keep not in KEPT:
+        raise unknown("examples to keep", keep, KEPT)
+    if (count is None) != (keep == "all") or count == "0":
+        raise InputError(
+            f"switch: easiest, hardest and random need a count, all has none: {text!r}"
+        )
+    try:
+        share = float(match["share"] or 0)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise InputError(f"switch: a share of steps must be 0 or more and below 1, got {text!r}")
+    return Phase(keep=keep, count=None if count is None else int(count), share=share)
+
+
+@final
+class Switch(Hook):
+    """Easy, hard, random or all examples in turn: ``phases = [["random:500", "hardest:500@0.5"]]``.
+
+    COUNT is per class. A phase starts with the first epoch that begins at or after its share of the
+    steps; the first phase must begin at 0.
+    """
+
+    def __init__(self, phases: Sequence[str] | str, scores: str | None = None) -> None:
+        texts = [phases] if isinstance(phases, str) else list(phases)
+        self.phases = [parse_phase(text) for text in texts]
+        shares = [phase.share for phase in self.phases]
+        if not shares or shares[0] != 0 or sorted(set(shares)) != shares:
+            raise InputError(f"switch: shares must begin at 0 and grow, got {shares}")
+        if scores is None and any(p.keep in ("easiest", "hardest") for p in self.phases):
+            raise InputError("switch: easiest and hardest need scores, a file")
+        self.scores = scores
+        self.current = -1
+
+    def begin(self, run: "Run") -> None:
+        if run.setup is None:
+            raise InputError("switch needs the recipe's data")
+        setup = run.setup
+        data = setup.data
+        scores = dict.fromkeys(data.examples, 0.0)
+        if self.scores is not None:
+            scores = scores_of(data, self.scores, setup.base)
+        self.rows = [_phase_rows(data, phase, scores, setup.seed) for phase in self.phases]
+
+    def before_epoch(self, run: "Run") -> None:
+        share = run.step / run.steps
+        self.current = sum(phase.share <= share + 1e-12 for phase in self.phases) - 1
+        run.stream.keep(self.rows[self.current])
+
+    def facts(self) -> dict[str, Any]:
+        return {} if self.current < 0 else {"phase": self.phases[self.current].keep}
+
+    def state(self) -> dict[str, Any]:
+        return {"current": self.current}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.current = int(state["current"])
+
+
+def _phase_rows(data: "TrainingData", phase: Phase, scores: Mapping[str, float], seed: int) -> Rows:
+    if phase.count is None:
+        return np.arange(len(data))
+    return difficulty_rows(
+        data.examples, data.labels, scores, keep=phase.keep, count=phase.count, seed=seed
+    )

@@ -1,0 +1,241 @@
+"""What one training step minimises, and what else happens around a step: the two seams of training.
+
+An ``Objective`` turns a network and a batch into a loss. A ``Hook`` acts between steps: it masks
+weights, leaves out examples, writes down accuracies. Both are made from a recipe's table by a
+function that ``OBJECTIVES`` or ``HOOKS`` names; README.md beside this says how to add one.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.preprocessing import Preprocessing
+
+if TYPE_CHECKING:
+    from shiftbed.training.loop import Run
+    from shiftbed.training.prepare import TrainingData
+    from shiftbed.training.stream import Stream
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """Some training examples, augmented."""
+
+    pixels: Tensor
+    """(B, C, H, W) float32 in [0, 1]; (B, width) features where the head alone is trained."""
+    labels: Tensor
+    """(B,) int64."""
+    rows: NDArray[np.int64]
+    """(B,) rows of the training data, the same in every epoch."""
+    views: tuple[Tensor, ...] = ()
+    """The same examples augmented again, each like ``pixels``: ``Objective.views`` of them."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Setup:
+    """What an objective or hook may know before training starts."""
+
+    network: nn.Module
+    """Takes pixels in [0, 1] and returns logits; normalises by itself."""
+    heads: tuple[nn.Linear, ...]
+    """The last layer (two for distilled transformers), a part of ``network``."""
+    classes: int
+    preprocessing: Preprocessing
+    data: "TrainingData"
+    steps: int
+    steps_per_epoch: int
+    batch_size: int
+    seed: int
+    open: Callable[[str], "TrainingData"]
+    """Another data set of the recipe by its name, whole: for replay."""
+    stream: Callable[["TrainingData"], "Stream"]
+    """Batches of other data as ``network`` takes them, pixels or features, un-augmented."""
+    old_heads: tuple[nn.Linear, ...] = ()
+    """Copies of the heads that the start's weights came with; none for a random start."""
+    base: str = "."
+    """The recipe's folder: files that objectives and hooks name are relative to it."""
+
+
+class Objective(ABC):
+    """The loss of a batch."""
+
+    views: int = 0
+    """How many further augmented versions of each example ``loss`` needs in ``batch.views``."""
+    clean_first: bool = False
+    """Whether ``batch.pixels`` is only cropped and flipped, and ``views`` are augmentations of it
+    (AugMix); otherwise each is an augmentation of its own."""
+
+    on_features: bool = False
+    """Whether ``loss`` asks nothing of the network but ``network(batch.pixels)``, so that a head
+    can be trained on features computed once."""
+
+    def begin(self, setup: Setup) -> nn.Module:
+        """Called once, before the optimiser exists; returns the module to train.
+
+        Add heads here: what it returns is what the optimiser and checkpoints see.
+        """
+        return setup.network
+
+    @abstractmethod
+    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+        """A scalar."""
+
+    def evaluated(self, network: nn.Module) -> nn.Module:
+        """The part of the trained module that answers test images: pixels in [0, 1] to logits."""
+        return network
+
+    def written(self, network: nn.Module) -> nn.Module:
+        """The part whose weights ``step-N.pt`` holds and later stages start from."""
+        return self.evaluated(network)
+
+    def outputs(self, classes: int) -> int:
+        """Outputs of what ``written`` gives, where the data has so many classes."""
+        return classes
+
+    def after_step(self, run: "Run") -> None:  # noqa: B027
+        """After the weights are new and before hooks: replay takes its further steps here."""
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a kill, beyond the network: tensors, numbers, texts, lists, dicts."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027
+        """Read back what ``state`` gave."""
+
+
+class Hook:
+    """What happens around steps; every method may be left out.
+
+    ``run`` has ``network``, ``optimiser``, ``schedule``, ``step``, ``epoch``, ``steps`` and
+    ``stream``, and may be changed: ``run.stream.keep(rows)``, in ``before_epoch`` or
+    ``after_epoch``, leaves examples out.
+    """
+
+    def begin(self, run: "Run") -> None:
+        """Before the first step, and after a checkpoint was loaded (``run.step`` > 0)."""
+
+    def before_epoch(self, run: "Run") -> None:
+        """Before the order of the examples is drawn."""
+
+    def after_backward(self, run: "Run") -> None:
+        """Gradients are there, weights are still the old ones."""
+
+    def after_step(self, run: "Run") -> None:
+        """Weights are new; ``run.step`` counts this step."""
+
+    def after_epoch(self, run: "Run") -> None:
+        """After the last step of an epoch."""
+
+    def before_checkpoint(self, run: "Run") -> None:
+        """Before weights are written and evaluated."""
+
+    def finish(self, run: "Run") -> None:
+        """After the last step, before the last checkpoint."""
+
+    def weights(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The state dict as it is written for others: masks multiplied in, plain names."""
+        return state
+
+    def facts(self) -> dict[str, Any]:
+        """What goes to the model's info beside every checkpoint (sparsity, old accuracy, …)."""
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        """What must survive a kill: tensors, numbers, texts, lists and dicts of them only."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Read back what ``state`` gave; called before ``begin``."""
+
+
+@final
+class CrossEntropy(Objective):
+    """−log softmax(z)_y, averaged over the batch; ``label_smoothing`` as in torch."""
+
+    on_features = True
+
+    def __init__(self, label_smoothing: float = 0.0) -> None:
+        self.label_smoothing = label_smoothing
+
+    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+        return functional.cross_entropy(
+            network(batch.pixels), batch.labels, label_smoothing=self.label_smoothing
+        )
+
+
+@final
+class MeanSquares(Objective):
+    """Mean of (z − e_y)² over batch and classes, e_y one-hot (andreassen2021, Appendix C.4).
+
+    >>> import torch
+    >>> objective = MeanSquares()
+    >>> batch = Batch(pixels=torch.eye(2), labels=torch.tensor([0, 1]), rows=np.arange(2))
+    >>> float(objective.loss(nn.Identity(), batch))
+    0.0
+    """
+
+    on_features = True
+
+    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+        logits = network(batch.pixels)
+        target = functional.one_hot(batch.labels, logits.shape[1]).to(logits.dtype)
+        return functional.mse_loss(logits, target)
+
+
+OBJECTIVES: dict[str, str] = {
+    "cross-entropy": "shiftbed.training.objective:CrossEntropy",
+    "mse": "shiftbed.training.objective:MeanSquares",
+    "augmix": "shiftbed.training.objectives.consistency:Consistency",
+    "replay": "shiftbed.training.objectives.replay:Replay",
+    "class-map": "shiftbed.training.objectives.mapped:Mapped",
+    "contrastive": "shiftbed.training.objectives.contrastive:Contrastive",
+}
+"""Name in a recipe → MODULE:FUNCTION, called with the table's other keys."""
+HOOKS: dict[str, str] = {
+    "prune": "shiftbed.training.prune:make",
+    "phase_out": "shiftbed.training.curriculum:PhaseOut",
+    "switch": "shiftbed.training.curriculum:Switch",
+    "watch": "shiftbed.training.watch:Watch",
+}
+"""Key of a recipe (``prune``, ``phase_out``, …) → MODULE:FUNCTION, called with its table."""
+
+
+def make_objective(table: Mapping[str, Any]) -> Objective:
+    """An objective from ``{name = "…", …}``.
+
+    >>> make_objective({"name": "mse"}).views
+    0
+    """
+    name = str(table["name"])
+    if name not in OBJECTIVES:
+        raise unknown("objective", name, OBJECTIVES)
+    options = {key: value for key, value in table.items() if key != "name"}
+    made = _made(OBJECTIVES[name], f"objective {name!r}", options)
+    assert isinstance(made, Objective)
+    return made
+
+
+def make_hook(key: str, table: Mapping[str, Any]) -> Hook:
+    """A hook from a recipe's key and its table."""
+    if key not in HOOKS:
+        raise unknown("hook", key, HOOKS)
+    made = _made(HOOKS[key], key, table)
+    assert isinstance(made, Hook)
+    return made
+
+
+def _made(where: str, what: str, options: Mapping[str, Any]) -> Any:
+    module, _, name = where.partition(":")
+    function = getattr(import_module(module), name)
+    try:
+        return function(**options)
+    except TypeError as error:
+        raise InputError(f"{what}: {str(error).partition(')')[2].strip() or error}") from None

@@ -1,0 +1,218 @@
+"""CLIP-style training: images and captions towards each other, by open_clip's loss.
+
+The image tower is the recipe's network, its head turned into a projection; the text tower is a
+small transformer of open_clip with its tokenizer. Captions come from class names by templates, or
+from a file. What answers test images compares them with prompts (zero-shot).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from shiftbed.errors import InputError
+from shiftbed.evaluation.compat import ensure_torchvision
+from shiftbed.evaluation.models.from_open_clip import TEMPLATES
+from shiftbed.evaluation.models.modules import ZeroShot
+from shiftbed.evaluation.models.torch_model import seeded
+from shiftbed.training.draws import keys_of, uniforms
+from shiftbed.training.objective import Batch, Objective, Setup
+from shiftbed.training.objectives.captions import (
+    Captions,
+    distinct_rows,
+    read_captions,
+    templates_of,
+    tokenizer,
+)
+from shiftbed.training.objectives.heads import become
+
+if TYPE_CHECKING:
+    from shiftbed.training.loop import Run
+
+
+COLDEST = math.log(100.0)
+"""Largest logarithm of the scale, as CLIP clips it."""
+
+
+@final
+class ImageText(nn.Module):
+    """Two towers into one space, and the learned scale of their cosine.
+
+    ``length`` is the running mean length of image embeddings before they are normalised.
+    """
+
+    length: Tensor
+
+    def __init__(self, image: nn.Module, head: nn.Linear, text: nn.Module) -> None:
+        super().__init__()
+        self.image, self.text = image, text
+        self.logit_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
+        self.register_buffer("length", torch.tensor(1.0))
+        self._head = (head,)
+
+    @property
+    def head(self) -> nn.Linear:
+        """The projection, a part of the image tower."""
+        return self._head[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, width) image embeddings of length 1."""
+        return functional.normalize(self.image(x), dim=-1)
+
+    def texts(self, tokens: Tensor) -> Tensor:
+        """(B, width) text embeddings of length 1."""
+        return functional.normalize(self.text(tokens), dim=-1)
+
+
+@torch.no_grad()
+def _prompted(network: ImageText, prompts: Tensor) -> Tensor:
+    """(classes, width): the mean embedding of each class's prompts (K, T, L), of length 1."""
+    classes, templates, _ = prompts.shape
+    place = network.logit_scale.device
+    found = network.texts(prompts.flatten(0, 1).to(place)).view(classes, templates, -1)
+    return functional.normalize(found.mean(dim=1), dim=-1)
+
+
+def zero_shot(network: ImageText, prompts: Tensor) -> nn.Module:
+    """A classifier of images by prompts: scale · cos(image, text) (radford2021, Section 3.1)."""
+    network.text.eval()
+    text = _prompted(network, prompts)
+    return ZeroShot(network.image, text, network.logit_scale.exp().item())
+
+
+@torch.no_grad()
+def plain_classifier(network: ImageText, prompts: Tensor) -> nn.Module:
+    """A copy of the image tower whose head is the prompts': fine-tuning starts from it.
+
+    cos is a positive multiple of ⟨text, P·f + b⟩ per image, so the linear head s·T·P, s·T·b answers
+    exactly as zero-shot does; s is the scale over the usual length of embeddings.
+    """
+    network.text.eval()
+    text = _prompted(network, prompts)
+    scale = network.logit_scale.exp() / network.length
+    head = network.head
+    other = nn.Linear(head.in_features, len(text))
+    other.weight.copy_(scale * text @ head.weight)
+    other.bias.copy_(
+        scale * text @ (torch.zeros(len(head.weight)) if head.bias is None else head.bias)
+    )
+    both: tuple[nn.Module, nn.Linear] = deepcopy((network.image, head))
+    become(both[1], other)
+    return both[0]
+
+
+@final
+class Contrastive(Objective):
+    """open_clip's symmetric cross-entropy over the images and captions of a batch.
+
+    ``width`` of the common space, ``text_width``, ``text_layers``, ``text_heads`` and
+    ``context_length`` of the text tower. ``templates`` have ``{}`` for the class (open_clip models'
+    prompts here, by default); each time an example is seen one is drawn. ``class_names`` replace
+    the data set's own. ``captions``: a CSV or Parquet file with columns ``example`` and ``caption``
+    to train on in place of templates; prompts still evaluate.
+
+    Later stages start from ``plain_classifier``; the text tower is not handed on.
+    """
+
+    on_features = False
+
+    def __init__(
+        self,
+        width: int = 64,
+        text_width: int = 64,
+        text_layers: int = 2,
+        text_heads: int = 4,
+        context_length: int = 24,
+        templates: Sequence[str] = TEMPLATES,
+        class_names: Sequence[str] | None = None,
+        captions: str | None = None,
+    ) -> None:
+        sizes = (width, text_width, text_layers, text_heads, context_length)
+        if min(sizes) < 1 or text_width % text_heads:
+            raise InputError(
+                "objective 'contrastive': sizes must be 1 or more and text_width a multiple of "
+                f"text_heads, got {sizes}"
+            )
+        self.width, self.context_length = width, context_length
+        self.text_size = {"width": text_width, "layers": text_layers, "heads": text_heads}
+        self.templates = templates_of(templates)
+        self.class_names = class_names
+        self.captions = captions
+        self.calls = 0
+
+    def begin(self, setup: Setup) -> nn.Module:
+        ensure_torchvision()
+        from open_clip.loss import ClipLoss
+        from open_clip.transformer import TextTransformer
+
+        if len(setup.heads) != 1:
+            raise InputError("objective 'contrastive' needs a network with one head")
+        names = self._names(setup)
+        cut = tokenizer(self.context_length)
+        texts = [one.format(name) for name in names for one in self.templates]
+        self.prompts = cut(texts).view(len(names), len(self.templates), -1)
+        self.seed, self.criterion = setup.seed, ClipLoss()
+        self.own: Captions | None = None
+        if self.captions is not None:
+            self.own = read_captions(self.captions, setup.base, setup.data.examples, cut)
+        with seeded(setup.seed):
+            head = setup.heads[0]
+            become(head, nn.Linear(head.in_features, self.width))
+            text = TextTransformer(
+                context_length=self.context_length, output_dim=self.width, **self.text_size
+            )
+        device = head.weight.device
+        return ImageText(setup.network, head, text).to(device)
+
+    def _names(self, setup: Setup) -> Sequence[str]:
+        names = self.class_names or setup.data.parts[0].classes
+        if not names or len(names) != setup.classes:
+            raise InputError(
+                f"objective 'contrastive' needs a name for each of the {setup.classes} classes, "
+                f"got {len(names or ())}: class_names = [[…]]"
+            )
+        return [str(name).replace("_", " ") for name in names]
+
+    def tokens(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Distinct captions (U, L), and which one each example (B,) has now."""
+        if self.own is not None:
+            return self.own.of(batch.rows)
+        keys = keys_of(batch.rows.tolist(), self.seed, "caption", self.calls)
+        drawn = (uniforms(keys, 1)[:, 0] * len(self.templates)).astype("int64")
+        which = batch.labels.cpu().numpy() * len(self.templates) + drawn
+        return distinct_rows(self.prompts.flatten(0, 1), which)
+
+    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+        assert isinstance(network, ImageText)
+        tokens, which = self.tokens(batch)
+        self.calls += 1
+        place = batch.pixels.device
+        text = network.texts(tokens.to(place))[which.to(place)]
+        image = network.image(batch.pixels)
+        with torch.no_grad():
+            network.length.lerp_(image.norm(dim=-1).mean(), 0.1)
+        unit = functional.normalize(image, dim=-1)
+        found: Tensor = self.criterion(unit, text, network.logit_scale.exp())
+        return found
+
+    def after_step(self, run: "Run") -> None:
+        assert isinstance(run.network, ImageText)
+        with torch.no_grad():
+            run.network.logit_scale.clamp_(0, COLDEST)
+
+    def evaluated(self, network: nn.Module) -> nn.Module:
+        return zero_shot(network, self.prompts) if isinstance(network, ImageText) else network
+
+    def written(self, network: nn.Module) -> nn.Module:
+        assert isinstance(network, ImageText)
+        return plain_classifier(network, self.prompts)
+
+    def state(self) -> dict[str, Any]:
+        return {"calls": self.calls}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.calls = int(state["calls"])

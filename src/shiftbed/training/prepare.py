@@ -1,0 +1,283 @@
+"""Training data: examples chosen from data sets, read when they are needed or held in memory."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from PIL import Image
+
+from shiftbed.catalogue import policy_of
+from shiftbed.errors import InputError
+from shiftbed.evaluation.data import DigestCache, Images, TestSet, batches, open_test_set
+from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.training.select import (
+    class_rows,
+    difficulty_rows,
+    few_shot_rows,
+    fraction_rows,
+    held_out_rows,
+    mix_counts,
+    ranked,
+    read_scores,
+)
+from shiftbed.training.sources import DataSpec
+
+IMAGENET_CLASSES = 1000
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainingData:
+    """Examples of one or more data sets, in an order that is that of their ids' hash."""
+
+    name: str
+    parts: tuple[TestSet, ...] = field(repr=False)
+    names: tuple[str, ...]
+    """Of the parts."""
+    source: Rows = field(repr=False)
+    """(N,) which part an example is of."""
+    rows: Rows = field(repr=False)
+    """(N,) its row there."""
+    labels: Rows = field(repr=False)
+    classes: int
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def examples(self) -> list[str]:
+        """Ids, with the data set's name in front."""
+        return [
+            f"{self.names[part]}/{self.parts[part].examples[row]}"
+            for part, row in zip(self.source.tolist(), self.rows.tolist(), strict=True)
+        ]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Examples of each data set."""
+        found = np.bincount(self.source, minlength=len(self.parts))
+        return dict(zip(self.names, found.tolist(), strict=True))
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the examples, their order, labels and contents."""
+        whole = hashlib.sha256()
+        for part, (name, test_set) in enumerate(zip(self.names, self.parts, strict=True)):
+            digests = test_set.digests[self.rows[self.source == part]]
+            whole.update(name.encode() + b"\0" + digests.tobytes())
+        for column in (self.source, self.rows, self.labels):
+            whole.update(np.ascontiguousarray(column).tobytes())
+        return whole.hexdigest()
+
+    def load(self, at: int) -> Image.Image:
+        """One picture."""
+        part = self.parts[int(self.source[at])]
+        return part.load(int(self.rows[at]))
+
+    def pixels(self, preprocessing: Preprocessing, workers: int = 2) -> NDArray[np.uint8]:
+        """(N, H, W, C) of all examples, as the model sees them without augmentation."""
+        height, width = preprocessing.size
+        found = np.empty((len(self), height, width, preprocessing.channels), dtype=np.uint8)
+        for part, test_set in enumerate(self.parts):
+            at = np.flatnonzero(self.source == part)
+            found[at] = decoded(test_set, self.rows[at], preprocessing, workers)
+        return found
+
+
+def decoded(
+    test_set: TestSet, rows: Rows | None, preprocessing: Preprocessing, workers: int = 2
+) -> NDArray[np.uint8]:
+    """(n, H, W, C) pixels of some rows; an image that cannot be read is named in the error."""
+    parts = []
+    for batch in batches(test_set, rows, preprocessing.pixels, 256, workers):
+        if batch.unreadable:
+            bad = batch.unreadable[0]
+            raise InputError(
+                f"{test_set.name}: cannot read {bad.example}: {bad.reason}; leave it out by exclude"
+            )
+        parts.append(batch.pixels)
+    if not parts:
+        return np.empty((0, *preprocessing.size, preprocessing.channels), dtype=np.uint8)
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class _InMemory(Images):
+    """Pictures of an array (N, H, W) or (N, H, W, C)."""
+
+    array: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def data(self, row: int) -> bytes:
+        buffer = BytesIO()
+        self.load(row).save(buffer, format="PNG")
+        return buffer.getvalue()
+
+    def load(self, row: int) -> Image.Image:
+        pixels = self.array[row]
+        return Image.fromarray(pixels[:, :, 0] if pixels.shape[-1:] == (1,) else pixels)
+
+    def take(self, rows: Rows) -> "_InMemory":
+        return _InMemory(self.array[rows])
+
+    def digests(self, cache: DigestCache | None) -> list[bytes]:
+        return [hashlib.sha256(one.tobytes()).digest() for one in self.array]
+
+
+def from_arrays(
+    pixels: NDArray[np.uint8],
+    labels: Sequence[int] | Rows,
+    *,
+    name: str = "arrays",
+    examples: Sequence[str] | None = None,
+    classes: int | None = None,
+) -> TrainingData:
+    """Training data from uint8 images (N, H, W) or (N, H, W, C) and their labels.
+
+    >>> from_arrays(np.zeros((3, 8, 8), np.uint8), [0, 1, 1]).counts
+    {'arrays': 3}
+    """
+    if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4):
+        raise InputError(f"images must be uint8 (N, H, W[, C]), got {pixels.dtype} {pixels.shape}")
+    own = np.asarray(labels, dtype=np.int64)
+    digits = len(str(max(len(pixels) - 1, 0)))
+    ids = tuple(examples or (f"{row:0{digits}d}" for row in range(len(pixels))))
+    count = int(own.max(initial=-1)) + 1 if classes is None else classes
+    test_set = TestSet(
+        name=name,
+        examples=ids,
+        labels=own,
+        images=_InMemory(pixels),
+        classes=tuple(map(str, range(count))),
+    )
+    return _together({name: (test_set, np.arange(len(own)))}, name)
+
+
+def prepare(
+    selection: Mapping[str, Any], specs: Mapping[str, DataSpec], base: str | Path = "."
+) -> TrainingData:
+    """The examples that a job's ``data`` names, of the data sets it names them from."""
+    shares = selection.get("mix")
+    names = list(shares) if shares else [str(selection["name"])]
+    chosen = {}
+    for name in names:
+        test_set = open_data(specs[name])
+        chosen[name] = (test_set, _selected(name, test_set, selection, Path(base)))
+    if shares:
+        sizes = {name: len(rows) for name, (_, rows) in chosen.items()}
+        counts = mix_counts(sizes, shares, selection.get("total"))
+        seed = int(selection.get("seed", 0))
+        for name, (test_set, rows) in chosen.items():
+            order = ranked([test_set.examples[row] for row in rows], f"sample:{seed}")
+            chosen[name] = (test_set, rows[order[: counts[name]]])
+    found = _together(chosen, "+".join(names))
+    if not len(found):
+        raise InputError(f"no example of {found.name!r} is left to train on")
+    return found
+
+
+def _selected(name: str, test_set: TestSet, selection: Mapping[str, Any], base: Path) -> Rows:
+    """Rows of one data set: classes first, then a fraction or shots, then difficulty."""
+    seed = int(selection.get("seed", 0))
+    rows = np.arange(len(test_set))
+    labels = test_set.labels
+
+    def ids() -> list[str]:
+        return [test_set.examples[row] for row in rows]
+
+    if "classes" in selection:
+        core = _core(selection["core"]) if "core" in selection else []
+        rows = rows[class_rows(labels[rows], selection["classes"], core=core, seed=seed)]
+    if "fraction" in selection:
+        balanced = bool(selection.get("balanced", False))
+        share = float(selection["fraction"])
+        rows = rows[fraction_rows(ids(), labels[rows], share, seed=seed, balanced=balanced)]
+    if "shots" in selection:
+        rows = rows[few_shot_rows(ids(), labels[rows], int(selection["shots"]), seed=seed)]
+    if "difficulty" in selection:
+        table = dict(selection["difficulty"])
+        scores = read_scores(base / table.pop("scores"))
+        prefix = f"{name}/"
+        own = {key.removeprefix(prefix): value for key, value in scores.items()}
+        rows = rows[difficulty_rows(ids(), labels[rows], own, seed=seed, **table)]
+    return rows
+
+
+def _core(name: str) -> list[int]:
+    """The classes of a subset of ImageNet that the catalogue knows, such as ``imagenet-125``."""
+    inside = policy_of(name).relabel(np.arange(IMAGENET_CLASSES)) >= 0
+    return [int(label) for label in np.flatnonzero(inside)]
+
+
+def _together(chosen: Mapping[str, tuple[TestSet, Rows]], name: str) -> TrainingData:
+    """Chosen rows of data sets as one, over one label space, in the order of their ids' hash."""
+    spaces = {part: test_set.classes for part, (test_set, _) in chosen.items()}
+    if len(set(spaces.values())) > 1:
+        sizes = ", ".join(f"{part}: {len(c or ())} classes" for part, c in spaces.items())
+        raise InputError(f"a mix needs one label space; give both the same classes ({sizes})")
+    names = tuple(chosen)
+    source = np.repeat(np.arange(len(names)), [len(rows) for _, rows in chosen.values()])
+    rows = np.concatenate([rows for _, rows in chosen.values()]).astype(np.int64)
+    labels = np.concatenate([test_set.labels[rows] for test_set, rows in chosen.values()])
+    ids = [f"{part}/{t.examples[row]}" for part, (t, some) in chosen.items() for row in some]
+    order = ranked(ids, "order")
+    known = next(iter(spaces.values()))
+    return TrainingData(
+        name=name,
+        parts=tuple(test_set for test_set, _ in chosen.values()),
+        names=names,
+        source=source[order],
+        rows=rows[order],
+        labels=labels[order].astype(np.int64),
+        classes=len(known) if known else int(labels.max(initial=-1)) + 1,
+    )
+
+
+@lru_cache(maxsize=8)
+def _opened(path: str, options: tuple[tuple[str, Any], ...]) -> TestSet:
+    return open_test_set(path, **dict(options))
+
+
+def _whole(path: str, options: Mapping[str, Any]) -> TestSet:
+    frozen = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in options.items())
+    return _opened(path, frozen)
+
+
+def open_data(spec: DataSpec) -> TestSet:
+    """A data set without what is held out, excluded or has no label."""
+    test_set = _whole(spec.path, spec.options)
+    left = test_set.labels >= 0
+    if spec.held_out is not None:
+        left[held_out_rows(test_set.examples, test_set.labels, spec.held_out)] = False
+    if spec.exclude is not None:
+        out = _excluded(Path(spec.exclude))
+        left &= np.array([one not in out for one in test_set.examples])
+    return test_set if left.all() else test_set.subset(left)
+
+
+def held_out_part(path: str, options: Mapping[str, Any], share: float) -> TestSet:
+    """The part of a data set that ``open_data`` leaves out."""
+    test_set = _whole(path, options)
+    rows = held_out_rows(test_set.examples, test_set.labels, share)
+    return test_set.subset(np.sort(rows))
+
+
+def _excluded(path: Path) -> set[str]:
+    """Ids from a CSV with a column ``example``, or one per line."""
+    if not path.is_file():
+        raise InputError(f"exclude: {path}: no such file")
+    if path.suffix == ".csv":
+        frame = pl.read_csv(path, infer_schema=False)
+        if "example" not in frame.columns:
+            raise InputError(f"exclude: {path}: expected a column 'example'")
+        return set(frame["example"].to_list())
+    return set(path.read_text(encoding="utf-8").split())

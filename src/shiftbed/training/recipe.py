@@ -1,0 +1,295 @@
+"""``recipe.toml``: what to train, from what, how, and what to evaluate when.
+
+name = "digits"
+store = "store"                          # predictions of all checkpoints, a testbed
+runs = "runs"                            # checkpoints and cached features
+threads = 1                              # of torch, per job: part of what makes runs repeatable
+
+[data.usps]                              # sources.py: data sets, tasks, test sets, settings, shifts
+path = "digits.npz:usps_train"
+
+[[grid]]                                 # a list is a sweep; all combinations become jobs
+model = ["timm:resnet10t?size=32", "nets:conv8"]
+start = ["pretrained", "random"]         # or "file:WEIGHTS"
+data = {name = "usps", fraction = [0.05, 1.0]}     # select.py
+tune = ["whole", "head"]
+objective = "cross-entropy"              # or "mse", {name = …, …}
+optimiser = {name = "SGD", lr = [0.1, 0.01], momentum = 0.9}      # any of torch.optim
+schedule = {name = "CosineAnnealingLR", warmup = 100}             # any of its schedules
+epochs = 10                              # or steps
+batch_size = 64
+augmentation = ["none", "standard+randaugment"]                   # augment.py
+checkpoints = {every = 1, unit = "epoch", at = [[0]], keep = "all"}
+seed = [0, 1, 2]
+kind = "standard"                        # columns of models in the testbed: no part of a job's id
+in_fit_set = "final"                     # "all" checkpoints, the "final" one, or "none"
+
+[[grid.stages]]                          # instead: one after the other, each from the one before
+data = "usps"
+[[grid.stages]]
+data = "mnist"
+
+[[grid]]                                 # classifiers of scikit-learn: model, data, seed (and the
+model = [                                # columns above), nothing else; estimators.py
+  "sklearn:linear_model.LogisticRegression?C=0.05&max_iter=200&size=16",
+  "sklearn:neural_network.MLPClassifier?hidden_layer_sizes=100,50&mode=L",
+]
+data = "usps"
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.training.arguments import HOOK_KEYS, JOB_KEYS, normalised, with_patterns
+from shiftbed.training.estimators import is_classical, read_estimator
+from shiftbed.training.expand import combinations, short_hash
+from shiftbed.training.sources import Sources, read_sources
+
+_TOP = ("name", "store", "runs", "data", "tasks", "test_sets", "settings", "shifts", "grid")
+_OPTIONS: dict[str, Any] = {
+    "threads": 1,
+    "data_workers": 0,
+    "evaluation_batch_size": 256,
+    "device": "cpu",
+    "memory_gib": 2.0,
+    "top": 5,
+}
+_LABELS = ("name", "extra", "kind", "in_fit_set", "evaluate", "stages")
+FIT = ("all", "final", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One training run. ``arguments`` fix its weights; the rest says what it is called.
+
+    >>> job = Job(arguments={"model": "timm:resnet18", "data": {"name": "a"}, "seed": 0})
+    >>> job.id == Job(arguments={"seed": 0, "data": {"name": "a"}, "model": "timm:resnet18"}).id
+    True
+    """
+
+    arguments: Mapping[str, Any]
+    grid: str = ""
+    stage: int = 0
+    parent: str | None = None
+    """Run whose last weights this one starts from."""
+    evaluate: tuple[str, ...] = ()
+    """Ids of settings that its checkpoints are evaluated on."""
+    kind: str = "standard"
+    in_fit_set: str = "final"
+    keep: str = "all"
+    """Whose weights stay on disk: "all" checkpoints' or the "last"."""
+
+    @cached_property
+    def id(self) -> str:
+        """A hash of the arguments: the same recipe gives the same ids, anywhere."""
+        return short_hash(self.arguments)
+
+    @property
+    def classical(self) -> bool:
+        """Whether it fits a model of scikit-learn."""
+        return is_classical(self.arguments["model"])
+
+    @property
+    def architecture(self) -> str:
+        """The model's name without prefix and options; of scikit-learn's, the class's name."""
+        if self.classical:
+            return read_estimator(str(self.arguments["model"])).architecture
+        name = str(self.arguments["model"]).partition("?")[0].rpartition(":")[2]
+        return name.removesuffix("()")
+
+    @property
+    def run(self) -> str:
+        """What the run is called in the store; its checkpoints are RUN@STEP."""
+        return f"{self.architecture}-{self.id}"
+
+    @property
+    def training_data(self) -> str:
+        """Names of the data sets."""
+        data = self.arguments["data"]
+        return "+".join(data["mix"]) if "mix" in data else str(data["name"])
+
+    @property
+    def data_size(self) -> str:
+        """How much of them: full, few-shot-10, fraction-0.05, classes-125, …"""
+        data = self.arguments["data"]
+        found = [f"classes-{_count(data['classes'])}"] if "classes" in data else []
+        found += [f"fraction-{data['fraction']:g}"] if "fraction" in data else []
+        found += [f"few-shot-{data['shots']}"] if "shots" in data else []
+        if "difficulty" in data:
+            found.append(f"{data['difficulty']['keep']}-{data['difficulty']['count']}")
+        return "+".join(found) or "full"
+
+
+def _count(classes: Any) -> int:
+    return len(classes) if isinstance(classes, list) else int(classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A sweep and its jobs. An ``extra`` one is run only when it is asked for."""
+
+    name: str
+    jobs: tuple[Job, ...]
+    extra: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything a recipe file says."""
+
+    name: str
+    base: str
+    """Folder of the file; other files that it names are relative to it."""
+    store: str
+    runs: str
+    sources: Sources
+    grids: tuple[Grid, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def jobs(self, grids: Iterable[str] = ()) -> list[Job]:
+        """The jobs of some grids (``all``, or by default those that are not extra), each once."""
+        wanted = list(grids)
+        known = [grid.name for grid in self.grids]
+        for name in wanted:
+            if name not in (*known, "all"):
+                raise unknown("grid", name, (*known, "all"))
+        chosen = [
+            grid
+            for grid in self.grids
+            if (not grid.extra if not wanted else "all" in wanted or grid.name in wanted)
+        ]
+        found: dict[str, Job] = {}
+        for grid in chosen:
+            for job in grid.jobs:
+                found.setdefault(job.id, job)
+        return list(found.values())
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """Read a recipe; relative paths are relative to it."""
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+    for key in table:
+        if key not in (*_TOP, *_OPTIONS):
+            raise InputError(f"{path}: {unknown('key', key, (*_TOP, *_OPTIONS))}")
+    base = path.parent
+    try:
+        sources = read_sources(table, base)
+        return Recipe(
+            name=str(table.get("name", path.stem)),
+            base=str(base),
+            store=str(base / str(table.get("store", "store"))),
+            runs=str(base / str(table.get("runs", "runs"))),
+            sources=sources,
+            grids=tuple(_grids(table.get("grid"), sources)),
+            options=_options(table),
+        )
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _options(table: Mapping[str, Any]) -> dict[str, Any]:
+    found = _OPTIONS | {key: table[key] for key in _OPTIONS if key in table}
+    for key, default in _OPTIONS.items():
+        value = found[key]
+        kinds = (int, float) if isinstance(default, float) else type(default)
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise InputError(f"{key} must be a {type(default).__name__}, got {value!r}")
+        if not isinstance(value, str) and value < (0 if key == "data_workers" else 1e-9):
+            raise InputError(f"{key} must be positive, got {value!r}")
+    return found
+
+
+def _grids(value: Any, sources: Sources) -> Iterator[Grid]:
+    tables = [value] if isinstance(value, dict) else value
+    if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
+        raise InputError("expected at least one [[grid]] table")
+    names: list[str] = []
+    for number, table in enumerate(tables, 1):
+        name = str(table.get("name", f"grid-{number}"))
+        if name in (*names, "all"):
+            raise InputError(f"grid {name!r} is there twice, or is called 'all'")
+        names.append(name)
+        try:
+            jobs = tuple(_jobs(name, table, sources))
+        except InputError as error:
+            raise InputError(f"grid {name!r}: {error}") from None
+        yield Grid(name=name, jobs=jobs, extra=_flag(table.get("extra", False)))
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"extra must be true or false, got {value!r}")
+    return value
+
+
+def _jobs(name: str, table: Mapping[str, Any], sources: Sources) -> Iterator[Job]:
+    """All combinations, chained over stages: a run of an earlier stage is shared by later ones."""
+    known = (*_LABELS, *JOB_KEYS, *HOOK_KEYS)
+    for key in table:
+        if key not in known:
+            raise unknown("key in [[grid]]", key, known)
+    labels = {key: table[key] for key in ("kind", "in_fit_set") if key in table}
+    if labels.get("in_fit_set", "final") not in FIT:
+        raise unknown("in_fit_set", str(labels["in_fit_set"]), FIT)
+    common = {key: value for key, value in table.items() if key not in _LABELS}
+    stages = table.get("stages", [{}])
+    before: list[Job | None] = [None]
+    seen: set[str] = set()
+    for depth, stage in enumerate(stages):
+        for key in stage:
+            if key not in (*JOB_KEYS, *HOOK_KEYS):
+                raise unknown("key in [[grid.stages]]", key, (*JOB_KEYS, *HOOK_KEYS))
+        swept = with_patterns(common | stage, sources.data)
+        after: list[Job | None] = []
+        for arguments in combinations(swept):
+            for earlier in before:
+                made = _job(arguments, earlier, sources, table.get("evaluate"))
+                job = replace(made, grid=name, stage=depth, **labels)
+                if job.id not in seen:
+                    seen.add(job.id)
+                    after.append(job)
+                    yield job
+        before = after
+
+
+def _job(arguments: Mapping[str, Any], earlier: Job | None, sources: Sources, evaluate: Any) -> Job:
+    given = dict(arguments)
+    if earlier is not None:
+        given.setdefault("model", earlier.arguments["model"])
+        for model in (earlier.arguments["model"], given["model"]):
+            if is_classical(model):
+                raise InputError(f"stages do not go with {model}: it is fitted once, from nothing")
+        given["start"] = f"run:{earlier.id}"
+    found = normalised(given, sources.data)
+    keep = found["checkpoints"].pop("keep") if "checkpoints" in found else "all"
+    return Job(
+        arguments=found,
+        parent=None if earlier is None else earlier.run,
+        evaluate=_evaluated(found["data"], sources, evaluate),
+        keep=keep,
+    )
+
+
+def _evaluated(data: Mapping[str, Any], sources: Sources, wanted: Any) -> tuple[str, ...]:
+    """The settings asked for; else those of the data's own tasks; else all of no task."""
+    if wanted is not None:
+        known = {one.id for one in sources.settings}
+        names = [wanted] if isinstance(wanted, str) else list(wanted)
+        for name in names:
+            if name not in known:
+                raise unknown("setting in evaluate", str(name), known)
+        return tuple(names)
+    names = list(data["mix"]) if "mix" in data else [data["name"]]
+    tasks = dict.fromkeys(sources.data[name].task or "" for name in names)
+    return tuple(one for task in tasks for one in sources.of_task.get(task, ()))

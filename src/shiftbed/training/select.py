@@ -1,0 +1,178 @@
+"""Which examples are trained on: exact counts, seeded, the same whatever the order of the rows.
+
+Examples are ranked by a keyed hash of their ids, and a share is the first of that ranking. So a
+draw depends on the seed and on which examples there are, not on their order; a smaller share is
+part of a larger one; and shares of two seeds are independent.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import floor
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+
+Rows = NDArray[np.int64]
+
+
+def ranked(examples: Sequence[str], key: str) -> Rows:
+    """Rows in the order of the keyed hash of their ids (BLAKE2b, 64 bits).
+
+    >>> examples = ["a", "b", "c", "d"]
+    >>> first = [examples[row] for row in ranked(examples, "0")]
+    >>> first == [examples[::-1][row] for row in ranked(examples[::-1], "0")]
+    True
+    """
+    own = hashlib.blake2b(key.encode(), digest_size=16).digest()
+    digests = b"".join(
+        hashlib.blake2b(one.encode(), digest_size=8, key=own).digest() for one in examples
+    )
+    return np.argsort(np.frombuffer(digests, dtype=">u8"), kind="stable").astype(np.int64)
+
+
+def exact(share: float, n: int) -> int:
+    """⌊share · n + ½⌋ in exact arithmetic on the share as it is written.
+
+    >>> exact(0.1, 5), exact(0.05, 7291), exact(1.0, 3)
+    (1, 365, 3)
+    """
+    return floor(Fraction(repr(float(share))) * n + Fraction(1, 2))
+
+
+def fraction_rows(
+    examples: Sequence[str], labels: Rows, share: float, *, seed: int = 0, balanced: bool = False
+) -> Rows:
+    """``exact(share, n)`` of n examples; ``balanced``: of every class."""
+    order = ranked(examples, f"sample:{seed}")
+    if not balanced:
+        return order[: exact(share, len(examples))]
+    sizes = {int(c): exact(share, int(n)) for c, n in zip(*_counted(labels), strict=True)}
+    return _first_of_classes(order, labels, sizes)
+
+
+def few_shot_rows(examples: Sequence[str], labels: Rows, shots: int, *, seed: int = 0) -> Rows:
+    """``shots`` examples of every class, all where there are fewer: no over-sampling."""
+    order = ranked(examples, f"sample:{seed}")
+    return _first_of_classes(order, labels, {int(c): shots for c in np.unique(labels)})
+
+
+def class_rows(
+    labels: Rows, classes: int | Sequence[int], *, core: Sequence[int] = (), seed: int = 0
+) -> Rows:
+    """All examples of some classes: those listed, or so many drawn; labels keep their numbers.
+
+    Classes of the ``core`` are drawn first. taori2020, Section 5: 500 classes contain the 250,
+    which contain the 125 that all models are judged on.
+    """
+    there = np.unique(labels)
+    if isinstance(classes, int):
+        if classes > len(there):
+            raise InputError(f"cannot draw {classes} classes: there are {len(there)}")
+        drawn = there[ranked([str(c) for c in there], f"classes:{seed}")]
+        first = np.isin(drawn, np.asarray(core, dtype=np.int64))
+        chosen = np.concatenate([drawn[first], drawn[~first]])[:classes]
+    else:
+        chosen = np.asarray(sorted(classes))
+        missing = sorted(set(chosen.tolist()) - set(there.tolist()))
+        if missing:
+            raise InputError(f"no example of class {missing[0]}: classes lie in {there.tolist()}")
+    return np.flatnonzero(np.isin(labels, chosen))
+
+
+def difficulty_rows(
+    examples: Sequence[str],
+    labels: Rows,
+    scores: Mapping[str, float],
+    *,
+    keep: str,
+    count: int,
+    per_class: bool = True,
+    seed: int = 0,
+) -> Rows:
+    """The ``count`` easiest, hardest or random examples (of every class) by a difficulty score.
+
+    Larger scores are harder. Equal scores are ordered by the keyed hash.
+    """
+    order = ranked(examples, f"difficulty:{seed}")
+    missing = next((one for one in examples if one not in scores), None)
+    if missing is not None:
+        raise InputError(f"no difficulty score for example {missing!r}")
+    if keep != "random":
+        hard = np.array([scores[one] for one in examples])[order]
+        if not np.isfinite(hard).all():
+            raise InputError("difficulty scores must be finite numbers")
+        order = order[np.argsort(-hard if keep == "hardest" else hard, kind="stable")]
+    if not per_class:
+        return order[:count]
+    return _first_of_classes(order, labels, {int(c): count for c in np.unique(labels)})
+
+
+def held_out_rows(examples: Sequence[str], labels: Rows, share: float) -> Rows:
+    """``exact(share, n)`` of the n examples of every class, to be kept out of training."""
+    order = ranked(examples, "held-out")
+    sizes = {int(c): exact(share, int(n)) for c, n in zip(*_counted(labels), strict=True)}
+    return _first_of_classes(order, labels, sizes)
+
+
+def mix_counts(
+    sizes: Mapping[str, int], shares: Mapping[str, float], total: int | None = None
+) -> dict[str, int]:
+    """How many examples of each data set a mix has.
+
+    shi2023 (Appendix B.1) takes the share λ of one data set's examples and 1−λ of the other's.
+    With ``total``, that many examples in all, in these proportions (largest remainders).
+
+    >>> mix_counts({"a": 100, "b": 1000}, {"a": 0.1, "b": 0.9})
+    {'a': 10, 'b': 900}
+    >>> mix_counts({"a": 100, "b": 1000}, {"a": 0.1, "b": 0.9}, total=54)
+    {'a': 5, 'b': 49}
+    """
+    if total is None:
+        return {name: exact(share, sizes[name]) for name, share in shares.items()}
+    parts = {name: Fraction(repr(float(share))) * total for name, share in shares.items()}
+    found = {name: floor(part) for name, part in parts.items()}
+    rest = sorted(parts, key=lambda name: (found[name] - parts[name], list(parts).index(name)))
+    for name in rest[: total - sum(found.values())]:
+        found[name] += 1
+    for name, count in found.items():
+        if count > sizes[name]:
+            raise InputError(f"a mix of {total} needs {count} of {name!r}, which has {sizes[name]}")
+    return found
+
+
+def read_scores(path: str | Path) -> dict[str, float]:
+    """Difficulty scores from a CSV or Parquet file with columns ``example`` and ``score``."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"difficulty scores: {path}: no such file")
+    try:
+        if file.suffix == ".parquet":
+            frame = pl.read_parquet(file)
+        else:
+            frame = pl.read_csv(file, schema_overrides={"example": pl.String})
+        found = frame.select(pl.col("example").cast(pl.String), pl.col("score").cast(pl.Float64))
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: expected columns 'example' and 'score': {reason}") from None
+    if found["example"].n_unique() < len(found):
+        raise InputError(f"{path}: an example has two scores")
+    return dict(zip(found["example"].to_list(), found["score"].to_list(), strict=True))
+
+
+def _counted(labels: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    classes, counts = np.unique(labels, return_counts=True)
+    return classes, counts
+
+
+def _first_of_classes(order: Rows, labels: Rows, sizes: Mapping[int, int]) -> Rows:
+    """The first ``sizes[c]`` rows of each class c, in the order given."""
+    own = labels[order]
+    taken = np.zeros(len(order), dtype=bool)
+    for label, size in sizes.items():
+        taken[np.flatnonzero(own == label)[:size]] = True
+    return order[taken]

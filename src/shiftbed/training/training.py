@@ -1,0 +1,295 @@
+"""A job in training: everything it is made of, and what happens at a checkpoint."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from shiftbed.engine.jobs import Done
+from shiftbed.errors import unknown
+from shiftbed.evaluation.models import TorchModel
+from shiftbed.evaluation.models.modules import Normalised
+from shiftbed.store import PredictionStore
+from shiftbed.training.arguments import HOOK_KEYS
+from shiftbed.training.augment import keeping_generators
+from shiftbed.training.evaluation import Answer, Opened, evaluate
+from shiftbed.training.features import HeadOnly, Through, backbone_digest, cached_features
+from shiftbed.training.loop import Run, checkpoint_steps, train
+from shiftbed.training.objective import Setup, make_hook, make_objective
+from shiftbed.training.optim import make_optimiser, make_schedule
+from shiftbed.training.prepare import TrainingData, prepare
+from shiftbed.training.stream import Stream, make_stream
+from shiftbed.training.task import (
+    Checkpointed,
+    TrainTask,
+    described,
+    details_of,
+    info_of,
+    model_name,
+    start_network,
+)
+
+Report = Callable[[Done], None]
+
+
+class Training:
+    """A job being trained: everything it is made of, and what happens at a checkpoint."""
+
+    def __init__(self, task: TrainTask, report: Report) -> None:
+        self.task, self.report = task, report
+        self.store = PredictionStore(task.store)
+        arguments = task.job.arguments
+        self.data = prepare(arguments["data"], task.data, task.base)
+        self.network = start_network(task, self.data.classes)
+        self.hooks = [
+            make_hook(key, arguments["hooks"][key])
+            for key in HOOK_KEYS
+            if key in arguments.get("hooks", {})
+        ]
+        self.kept: dict[str, torch.Tensor] = {}
+        """Features of test sets."""
+        torch.manual_seed(int(arguments["seed"]))
+        self.run = self._run()
+        self.log: dict[str, Any] = self._begin()
+        self.stops = checkpoint_steps(
+            arguments["checkpoints"], self.run.steps, self.steps_per_epoch
+        )
+        self.examples = 0
+        self.notes: dict[str, None] = {}
+        """What was said in evaluation, each once."""
+        self.clock = time.perf_counter()
+
+    def _run(self) -> Run:
+        arguments = self.task.job.arguments
+        objective = make_objective(arguments["objective"])
+        module: nn.Module = self.network.module
+        head_only = arguments["tune"] == "head"
+        self.backbone: str | None = None
+        """Digest of the backbone, where the head is trained on its features."""
+        stream: Stream | None = None
+        if head_only:
+            self.network.freeze_all_but_heads()
+            if objective.on_features and not self.hooks and not arguments["augmentation"]:
+                self.backbone = backbone_digest(self.network)
+                stream = self._on_features(self.data)
+        if stream is not None:
+            module = HeadOnly(self.network.heads)
+        else:
+            self.backbone = None
+            stream = self._stream(self.data, objective.views, objective.clean_first)
+        self.steps_per_epoch = stream.steps_per_epoch
+        epochs = arguments.get("epochs")
+        steps = int(arguments["steps"]) if epochs is None else epochs * self.steps_per_epoch
+        setup = self._setup(module, steps)
+        module = objective.begin(setup)
+        optimiser = make_optimiser(
+            arguments["optimiser"], (p for p in module.parameters() if p.requires_grad)
+        )
+        whole_epochs = max(1, -(-steps // self.steps_per_epoch))
+        return Run(
+            network=module,
+            objective=objective,
+            optimiser=optimiser,
+            schedule=make_schedule(
+                arguments["schedule"], optimiser, steps=steps, epochs=whole_epochs
+            ),
+            stream=stream,
+            steps=steps,
+            hooks=self.hooks,
+            frozen=[self.network.module] if head_only else [],
+            setup=setup,
+        )
+
+    def _setup(self, module: nn.Module, steps: int) -> Setup:
+        task, arguments = self.task, self.task.job.arguments
+
+        def other(name: str) -> TrainingData:
+            if name not in task.data:
+                raise unknown("data set", name, task.data)
+            return prepare({"name": name}, task.data, task.base)
+
+        return Setup(
+            network=module,
+            heads=self.network.heads,
+            classes=self.network.classes,
+            preprocessing=self.network.preprocessing,
+            data=self.data,
+            steps=steps,
+            steps_per_epoch=self.steps_per_epoch,
+            batch_size=int(arguments["batch_size"]),
+            seed=int(arguments["seed"]),
+            open=other,
+            stream=lambda data: self._plain_stream(data),
+            old_heads=self.network.old_heads,
+            base=task.base,
+        )
+
+    def _stream(self, data: TrainingData, views: int = 0, clean_first: bool = False) -> Stream:
+        arguments, options = self.task.job.arguments, self.task.options
+        return make_stream(
+            data,
+            self.network.preprocessing,
+            arguments["augmentation"],
+            batch_size=int(arguments["batch_size"]),
+            seed=int(arguments["seed"]),
+            views=views,
+            clean_first=clean_first,
+            workers=int(options["data_workers"]),
+            memory_gib=float(options["memory_gib"]),
+            device=str(options["device"]),
+        )
+
+    def _plain_stream(self, data: TrainingData) -> Stream:
+        """Batches of other data, pixels or features, as the network is trained on."""
+        if self.backbone is not None:
+            found = self._on_features(data)
+            assert found is not None  # it was had for the training data
+            return found
+        arguments, options = self.task.job.arguments, self.task.options
+        return make_stream(
+            data,
+            self.network.preprocessing,
+            [],
+            batch_size=int(arguments["batch_size"]),
+            seed=int(arguments["seed"]),
+            memory_gib=float(options["memory_gib"]),
+            device=str(options["device"]),
+        )
+
+    def _on_features(self, data: TrainingData) -> Stream | None:
+        """Features of data as a stream, None if the head cannot be had alone."""
+        network = self.network
+        held = cached_features(
+            network,
+            data.fingerprint,
+            lambda: data.pixels(network.preprocessing),
+            Path(self.task.runs) / "features",
+            digest=self.backbone,
+        )
+        if held is None:
+            return None
+        arguments = self.task.job.arguments
+        return Stream(
+            data.labels,
+            batch_size=int(arguments["batch_size"]),
+            seed=int(arguments["seed"]),
+            held=torch.from_numpy(held),
+            device=str(self.task.options["device"]),
+        )
+
+    def _begin(self) -> dict[str, Any]:
+        """Go on from the last checkpoint if there is one; the log so far."""
+        folder = self.task.folder
+        state = folder.state()
+        self.run.begin(state)
+        folder.write("job", described(self.task))
+        log: dict[str, Any] = folder.read("log") or {"checkpoints": [], "begun_at": []}
+        log["begun_at"].append(self.run.step)
+        log["checkpoints"] = [one for one in log["checkpoints"] if one["step"] <= self.run.step]
+        folder.write("log", log)
+        return log
+
+    def go(self) -> tuple[str, ...]:
+        """Train to the end."""
+
+        def seen(examples: int) -> None:
+            self.examples += examples
+
+        if self.run.step < self.run.steps or not self.log["checkpoints"]:
+            train(self.run, self.stops, self.checkpoint, seen)
+        ending = {
+            "steps": self.run.steps,
+            "stops": self.stops,
+            "classes": self.network.classes,
+            "outputs": self.run.objective.outputs(self.network.classes),
+            "n": len(self.data),
+            "counts": self.data.counts,
+            "begun_at": self.log["begun_at"],
+        }
+        self.task.folder.write("done", ending)
+        self.task.folder.forget_state()
+        return tuple(self.notes)
+
+    def checkpoint(self, run: Run) -> None:
+        """Write the weights, evaluate them, then the state to go on from: in this order."""
+        job, folder = self.task.job, self.task.folder
+        loss = run.mean_loss()
+        folder.write_weights(run.step, self._weights(run))
+        run.network.eval()
+        self.network.module.eval()
+        module = run.objective.evaluated(run.network).eval()
+        answer = None
+        if self.backbone is not None:
+            answer = self._answer(module)
+            module = Through(self.network, module)
+        model = self.network.as_model(model_name(job, run.step), module)
+        facts = {"epoch": run.step / self.steps_per_epoch, "loss": loss}
+        info = (
+            info_of(self.task, run.step, run.step == run.steps, len(self.data), self.hooks) | facts
+        )
+        with keeping_generators():
+            accuracy = evaluate(
+                model,
+                self.task.settings,
+                self.store,
+                info=info,
+                details=details_of(self.task),
+                batch_size=int(self.task.options["evaluation_batch_size"]),
+                top=int(self.task.options["top"]),
+                memory_gib=float(self.task.options["memory_gib"]),
+                answer=answer,
+                say=lambda note: self.notes.update({note: None}),
+            )
+        seconds = time.perf_counter() - self.clock
+        spent = {"accuracy": accuracy, "seconds": round(seconds, 3)}
+        self.log["checkpoints"].append({"step": run.step, **facts, **spent, "info": info})
+        folder.write("log", self.log)
+        folder.write_state(run.state())
+        if job.keep == "last":
+            folder.forget_weights(but=run.step)
+        self.report(
+            Checkpointed(
+                key=self.task.key,
+                images=self.examples,
+                seconds=seconds,
+                step=run.step,
+                steps=run.steps,
+            )
+        )
+        self.examples, self.clock = 0, time.perf_counter()
+
+    def _weights(self, run: Run) -> dict[str, torch.Tensor]:
+        """Plain weights for others, without the normalisation in front."""
+        module: nn.Module = self.network.module
+        if self.backbone is None:
+            module = run.objective.written(run.network)
+        state = dict((module.network if isinstance(module, Normalised) else module).state_dict())
+        for hook in self.hooks:
+            state = hook.weights(state)
+        return state
+
+    def _answer(self, head: nn.Module) -> Answer:
+        """Answers of a setting from its features, which are computed once for all checkpoints."""
+
+        def answer(model: TorchModel, opened: Opened, batch_size: int) -> NDArray[np.float32]:
+            name = opened.test_set.fingerprint
+            if name not in self.kept:
+                found = cached_features(
+                    self.network,
+                    name,
+                    lambda: opened.pixels,
+                    Path(self.task.runs) / "features",
+                    digest=self.backbone,
+                )
+                assert found is not None  # it was had for the training data
+                self.kept[name] = torch.from_numpy(found)
+            with torch.inference_mode():
+                scores: NDArray[np.float32] = head(self.kept[name].to(model.device)).cpu().numpy()
+            return scores
+
+        return answer

@@ -1,0 +1,190 @@
+"""Runs: nothing lost, nothing twice, continued where they stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from shiftbed.engine import ModelSpec, plan, read_spec, run
+from shiftbed.engine.identity import identity
+from shiftbed.engine.jobs import PART, ranges
+from shiftbed.store import PredictionStore, verify
+from tools.kill_fifty import kill_and_compare, make_testbed, predictions, start
+
+
+@pytest.fixture
+def testbed(tmp_path, monkeypatch):
+    path = make_testbed(tmp_path / "bed", images=2500)
+    monkeypatch.syspath_prepend(str(path.parent))
+    return path
+
+
+def store_of(testbed):
+    return testbed.parent / "store"
+
+
+def test_every_cell_is_predicted_once(testbed):
+    spec = read_spec(testbed)
+    summary = run(spec)
+    assert len(summary.complete) == 4
+    assert summary.images == 4 * 2500
+    store = PredictionStore(spec.store)
+    assert verify(store) == []
+    assert store.parts("python:plain_models:bright", "a") == ranges(2500)
+
+
+def test_the_second_run_has_nothing_to_do(testbed):
+    spec = read_spec(testbed)
+    run(spec)
+    before = predictions(testbed.parent)
+    again = run(spec)
+    assert again.images == 0
+    assert len(again.complete) == 4
+    assert predictions(testbed.parent) == before
+
+
+def test_only_what_is_missing_is_made_again(testbed):
+    spec = read_spec(testbed)
+    run(spec)
+    before = predictions(testbed.parent)
+    store = PredictionStore(spec.store)
+    lost = f"predictions/model=python%3Aplain_models%3Adark/setting=b/part-{PART:010d}-"
+    (name,) = [n for n in store.files.below("predictions") if n.startswith(lost)]
+    store.files.remove(name)
+    assert [p.kind for p in verify(store)] == ["missing"]
+    cells, _ = plan(spec, store)
+    assert [cell.missing for cell in cells if cell.missing] == [((PART, 2 * PART),)]
+    assert run(spec).images == PART
+    assert predictions(testbed.parent) == before
+
+
+def test_predictions_are_those_of_the_model(testbed):
+    spec = read_spec(testbed)
+    run(spec)
+    sys.modules.pop("plain_models", None)
+    import plain_models
+
+    with np.load(testbed.parent / "a.npz") as arrays:
+        images = arrays["images"]
+    logits = plain_models.bright(images.transpose(0, 3, 1, 2).astype(np.float32) / 255)
+    kept = PredictionStore(spec.store).read("python:plain_models:bright", "a")
+    assert kept["class_1"].to_list() == logits.argmax(axis=1).tolist()
+
+
+@pytest.mark.parametrize("runner", ["processes", pytest.param("ray", marks=pytest.mark.slow)])
+def test_runners_agree_to_the_byte(tmp_path, monkeypatch, runner):
+    alone, shared = (make_testbed(tmp_path / name, images=5000) for name in ("alone", "shared"))
+    assert start(alone, "local").wait(timeout=120) == 0
+    assert start(shared, runner).wait(timeout=180) == 0
+    assert predictions(alone.parent) == predictions(shared.parent)
+
+
+def test_a_failing_cell_is_recorded_and_the_rest_goes_on(testbed):
+    text = testbed.read_text().replace("plain_models:dark", "plain_models:gone")
+    testbed.write_text(text)
+    spec = read_spec(testbed)
+    summary = run(spec)
+    assert len(summary.complete) == 2
+    assert {key[0] for key in summary.failed} == {"python:plain_models:gone"}
+    store = PredictionStore(spec.store)
+    assert store.cell("python:plain_models:gone", "a")["status"] == "failed"
+    assert "gone" in store.cell("python:plain_models:gone", "a")["error"]
+
+
+def test_a_model_that_raises_in_the_middle(testbed):
+    (testbed.parent / "plain_models.py").write_text(
+        "def bright(x):\n    raise FloatingPointError('no light')\n"
+        "def dark(x):\n    import numpy as np\n    return np.zeros((len(x), 10), 'float32')\n"
+    )
+    assert start(testbed, "local").wait(timeout=120) == 1
+    states = {r["model"].rpartition(":")[2]: r for r in PredictionStore(store_of(testbed)).cells()}
+    assert states["dark"]["status"] == "complete"
+    assert states["bright"]["status"] == "failed"
+    assert "no light" in states["bright"]["error"]
+
+
+def test_the_command_exits_with_1_and_names_the_failure(testbed):
+    testbed.write_text(testbed.read_text().replace('path = "b.npz"', 'path = "gone.npz"'))
+    done = subprocess.run(
+        [sys.executable, "-c", "from shiftbed.cli import main; main()", "run", str(testbed)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(testbed.parent)},
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert "2 cells complete" in done.stdout
+    assert "failed: python:plain_models:bright on b:" in done.stdout
+    assert "gone.npz" in done.stdout
+
+
+def test_another_model_under_the_same_name_is_refused(testbed):
+    run(read_spec(testbed))
+    before = predictions(testbed.parent)
+    testbed.write_text(testbed.read_text().replace("size = [8, 8]", "size = [6, 6]"))
+    summary = run(read_spec(testbed))
+    assert len(summary.failed) == 4
+    assert all("give this one another name" in why for why in summary.failed.values())
+    assert predictions(testbed.parent) == before
+    cells = PredictionStore(store_of(testbed)).cells()
+    assert {record["status"] for record in cells} == {"complete"}
+
+
+def test_identity_is_of_contents_not_of_places(tmp_path):
+    def model(folder, text, **options):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "net.onnx").write_text(text)
+        spec = f"onnx:{tmp_path / folder / 'net.onnx'}"
+        return identity(ModelSpec(spec=spec, name="net", options=options), {})
+
+    assert model("a", "1") == model("b", "1")
+    assert model("a", "1") != model("a", "2")
+    assert model("a", "1") != model("a", "1", preprocessing={"size": [9, 9]})
+
+
+def test_a_dry_run_lists_the_jobs(testbed):
+    command = [sys.executable, "-c", "from shiftbed.cli import main; main()", "run", str(testbed)]
+    done = subprocess.run(
+        [*command, "--dry-run", "--json"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(testbed.parent)},
+        timeout=120,
+    )
+    found = json.loads(done.stdout)
+    assert [job["images"] for job in found["jobs"]] == [2500] * 4
+    assert predictions(testbed.parent) == {}
+
+
+@pytest.mark.parametrize(
+    "runner", ["local", "processes", pytest.param("ray", marks=pytest.mark.slow)]
+)
+def test_killed_runs_lose_nothing(tmp_path, runner):
+    killed, _, different = kill_and_compare(tmp_path, runner=runner, times=2, seed=1)
+    assert killed == 2
+    assert different == 0
+
+
+def test_a_killed_worker_is_replaced(tmp_path):
+    path = make_testbed(tmp_path / "bed", images=6000)
+    slow = (path.parent / "plain_models.py").read_text().replace("0.003", "0.015")
+    (path.parent / "plain_models.py").write_text(slow)
+    parent = start(path, "processes")
+    deadline, killed = time.time() + 60, 0
+    while parent.poll() is None and time.time() < deadline and not killed:
+        listed = subprocess.run(
+            ["pgrep", "-P", str(parent.pid), "-f", "spawn_main"], capture_output=True, text=True
+        )
+        for pid in listed.stdout.split()[:1]:
+            if predictions(path.parent):
+                os.kill(int(pid), signal.SIGKILL)
+                killed += 1
+        time.sleep(0.05)
+    assert parent.wait(timeout=120) == 0
+    assert killed
+    assert verify(PredictionStore(path.parent / "store")) == []

@@ -1,0 +1,268 @@
+"""The page in a real browser: what it shows is what Python computes, and nothing leaves it."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import shiftbed as sb
+from shiftbed.analysis.intervals import clopper_pearson
+from tests.page.conftest import HOSTILE, SETTING
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def opened(browser: Any, report: Path) -> Iterator[Open]:
+    """Opens the page at a place; afterwards nothing may have gone wrong or gone out."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    errors: list[str] = []
+    requests: list[str] = []
+
+    def go(place: str = "", path: Path = report, **media: str) -> Any:
+        page = context.new_page()
+        if media:
+            page.emulate_media(**media)
+        page.on("console", lambda m: errors.append(m.text) if m.type in ("error", "warning") else 0)
+        page.on("pageerror", lambda e: errors.append(str(e)))
+        page.on("dialog", lambda d: errors.append(f"dialog: {d.message}"))
+        page.on("request", lambda r: requests.append(r.url))
+        page.goto(f"{path.as_uri()}#{place}")
+        page.wait_for_selector("body[data-ready]")
+        return page
+
+    yield go
+    assert errors == []
+    assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
+    context.close()
+
+
+def figures(page: Any, element: str = "#equation") -> dict[str, Any]:
+    """The numbers of the fit on show."""
+    return {
+        k: json.loads(v) for k, v in page.eval_on_selector(element, "e => ({...e.dataset})").items()
+    }
+
+
+def test_it_opens_with_what_was_found(opened: Open) -> None:
+    page = opened()
+    text = page.inner_text("main")
+    assert "205 models on 15 shifts" in text
+    assert re.search(r"\d+ models are out of line on at least one shift", text)
+    assert page.title().endswith("shiftbed")
+    assert page.locator("nav a").count() >= 7
+
+
+@pytest.mark.parametrize("scale", ["logit", "probit", "linear"])
+def test_axes_and_scale_switch_and_the_line_is_pythons(opened: Open, scale: str) -> None:
+    page = opened("view=scatter")
+    page.select_option("[data-name=shift]", "objectnet")
+    page.select_option("[data-name=scale]", scale)
+    bed = sb.published("imagenet-testbed-2020")
+    line = bed.fit("objectnet", scale=scale, bootstrap=0)
+    shown = figures(page)
+    assert shown["n"] == line.n
+    np.testing.assert_allclose(shown["slope"][0], line.weights, atol=1e-9)
+    np.testing.assert_allclose(shown["intercept"], [line.intercept], atol=1e-9)
+    np.testing.assert_allclose(shown["r2"], [line.r2], atol=1e-9)
+    np.testing.assert_allclose(shown["mae"], line.mae, atol=1e-9)
+    page.select_option("[data-name=x]", "val")  # the whole ID set instead of its twin
+    whole = bed.fit("objectnet", scale=scale, full_source=True, bootstrap=0)
+    np.testing.assert_allclose(figures(page)["slope"][0], whole.weights, atol=1e-9)
+
+
+def test_the_knee_has_two_lines(opened: Open) -> None:
+    shown = figures(opened("view=scatter&shift=imagenet-a"))
+    line = sb.published("imagenet-testbed-2020").fit("imagenet-a", bootstrap=0)
+    np.testing.assert_allclose([s[0] for s in shown["slope"]], [p.weights[0] for p in line.lines])
+    assert shown["n"] == line.n
+
+
+def test_a_filter_refits_at_once(opened: Open) -> None:
+    page = opened("view=scatter&shift=imagenet-v2")
+    page.click("details.filters summary")
+    page.uncheck("[data-filter=kind] input[value=standard]")
+    page.select_option("[data-name=fit]", "shown")
+    bed = sb.published("imagenet-testbed-2020").with_model(HOSTILE, {"val": 0.7, SETTING: 0.65})
+    line = bed.fit("imagenet-v2", models="kind!=standard", bootstrap=0)
+    shown = figures(page)
+    assert shown["n"] == line.n
+    np.testing.assert_allclose(shown["slope"][0], line.weights, atol=1e-6)
+    np.testing.assert_allclose(shown["r2"][0], line.r2, atol=1e-6)
+
+
+def test_a_long_column_is_filtered_by_text(opened: Open, tmp_path: Path) -> None:
+    """timm has hundreds of architectures: models whose architecture contains a text."""
+    from shiftbed.page import write_report
+
+    bed = sb.published("timm")
+    write_report(bed, tmp_path / "timm.html")
+    page = opened("view=scatter", path=tmp_path / "timm.html")
+    page.click("details.filters summary")
+    page.fill("[data-name=has-architecture]", "convnext")
+    page.keyboard.press("Enter")
+    shift = bed.shift(page.input_value("[data-name=shift]"))
+    line = bed.where("architecture=*convnext*").fit(shift, bootstrap=0)
+    shown = figures(page)
+    assert shown["n"] == line.n
+    np.testing.assert_allclose(shown["slope"][0], line.weights, atol=1e-6)
+
+
+def test_intervals_are_pythons(opened: Open) -> None:
+    page = opened()
+    right, n = [0, 1, 7, 38065, 50000], [10, 10, 1109, 50000, 50000]
+    got = page.evaluate(
+        "([k, n]) => k.map((v, i) => window.shiftbed.clopperPearson(v / n[i], n[i], 0.95))",
+        [right, n],
+    )
+    low, high = clopper_pearson(np.array(right) / np.array(n), np.array(n), 0.95)
+    np.testing.assert_allclose(np.array(got), np.stack([low, high], axis=1), atol=1e-9)
+    p = [1e-9, 1e-4, 0.02, 0.3, 0.5, 0.9, 0.9999]
+    got = page.evaluate("p => p.map(window.shiftbed.normalQuantile)", p)
+    np.testing.assert_allclose(got, special.ndtri(p), atol=1e-9)
+    got = page.evaluate("d => d.map((v) => window.shiftbed.studentQuantile(0.975, v))", [2, 9, 76])
+    np.testing.assert_allclose(got, stats.t.ppf(0.975, [2, 9, 76]), rtol=1e-9)
+
+
+def test_search_and_pin_and_the_permalink(opened: Open, report: Path) -> None:
+    page = opened("view=scatter&shift=imagenet-r")
+    page.fill("[data-name=search]", "noisystudent")
+    found = page.locator("ul.found button")
+    assert found.first.inner_text() == "☆ efficientnet-l2-noisystudent"
+    found.first.click()
+    page.select_option("[data-name=scale]", "probit")
+    again = opened(page.evaluate("location.hash.slice(1)"))
+    pressed = again.locator("ul.found button[aria-pressed=true]")
+    assert pressed.inner_text() == "★ efficientnet-l2-noisystudent"
+    assert again.input_value("[data-name=scale]") == "probit"
+    assert again.input_value("[data-name=shift]") == "imagenet-r"
+
+
+def test_hover_and_keyboard_say_all_that_is_known(opened: Open) -> None:
+    page = opened("view=scatter&shift=imagenet-v2")
+    page.focus("#scatter")
+    page.keyboard.press("ArrowRight")
+    tip = page.inner_text(".tip")
+    assert "kind:" in tip
+    assert re.search(r"val: [\d.]+ % \[[\d.]+ %, [\d.]+ %\], n = 50000", tip)
+    assert "ρ as published" in tip
+    page.keyboard.press("Enter")
+    assert page.locator("ul.found button[aria-pressed=true]").count() == 1
+
+
+def test_the_plane_turns_and_is_pythons(opened: Open) -> None:
+    page = opened("view=plane")
+    before = page.eval_on_selector("#plane", "c => c.toDataURL()")
+    box = page.locator("#plane").bounding_box()
+    page.mouse.move(box["x"] + 300, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 420, box["y"] + 240, steps=4)
+    page.mouse.up()
+    assert page.eval_on_selector("#plane", "c => c.toDataURL()") != before
+    assert "turn=" in page.evaluate("location.hash")
+    bed = sb.published("imagenet-testbed-2020")
+    ids = ("val", "val-on-objectnet-classes")
+    shift = sb.Shift(name="p", kind="natural-dataset", source=ids, target="objectnet-1.0-beta")
+    plane = bed.fit(shift, bootstrap=0)
+    shown = figures(page, "#plane-equation")
+    np.testing.assert_allclose(shown["slope"][0], plane.weights, atol=1e-6)
+    np.testing.assert_allclose(shown["r2"][0], plane.r2, atol=1e-6)
+
+
+def test_a_table_is_saved_as_csv(opened: Open) -> None:
+    page = opened("view=scatter&shift=imagenet-v2")
+    page.click("details.table summary")
+    with page.expect_download() as saving:
+        page.click("button.csv")
+    text = Path(saving.value.path()).read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert saving.value.suggested_filename == "scatter.csv"
+    bed = sb.published("imagenet-testbed-2020")
+    rho = {r["model"]: r["effective"] for r in bed.effective_robustness("imagenet-v2").to_dicts()}
+    mine = {r["model"]: float(r["rho"]) for r in rows if r["model"] in rho}
+    assert len(mine) == len(rho)
+    assert max(abs(mine[m] - rho[m]) for m in rho) < 1e-9
+
+
+def test_rho_of_synthetic_and_natural_shifts(opened: Open) -> None:
+    """r of the page is r of ``correlate``, which reproduces taori2020's Table 2."""
+    from shiftbed.results.correlation import synthetic_natural
+
+    bed = sb.published("imagenet-testbed-2020")
+    table = synthetic_natural(bed, synthetic=["avg_pgd"], natural=["imagenet-v2"])
+    wanted = table.row(0, named=True)
+    page = opened("view=synthetic&synthetic=avg_pgd&natural=imagenet-v2")
+    said = page.inner_text("#synthetic-r").replace("−", "-")
+    assert f"r = {wanted['r']:.3f} over {wanted['n']} models" in said
+
+
+def test_the_grid_sorts(opened: Open) -> None:
+    page = opened("view=grid&sort=imagenet-a")
+    page.click("details.table summary")
+    column = 1 + sb.published("imagenet-testbed-2020").settings.index("imagenet-a")
+    cells = page.eval_on_selector_all(
+        f"details.table tbody tr td:nth-child({column + 1})", "c => c.map((e) => e.innerText)"
+    )
+    values = [float(c) for c in cells if c != "–"]
+    assert values == sorted(values, reverse=True)
+    assert len(values) > 190
+
+
+@pytest.mark.parametrize(
+    "view", ["findings", "scatter", "plane", "grid", "relative", "synthetic", "multiples"]
+)
+def test_a_hostile_name_is_shown_and_not_run(opened: Open, view: str) -> None:
+    page = opened(f"view={view}")
+    page.wait_for_timeout(50)
+    assert page.locator("main img").count() == 0
+    if view == "findings":
+        assert HOSTILE in page.inner_text("main")
+
+
+def test_the_policy_stops_what_is_not_ours(browser: Any, report: Path) -> None:
+    """Even if a script came in, it would not run: nothing but the page's own script may."""
+    page = browser.new_page()
+    page.goto(report.as_uri())
+    page.evaluate(
+        "() => { const s = document.createElement('script'); s.textContent = 'window.pwned = 1';"
+        " document.body.append(s); }"
+    )
+    assert page.evaluate("window.pwned") is None
+    policy = page.get_attribute("meta[http-equiv=Content-Security-Policy]", "content")
+    assert "unsafe" not in policy
+    assert policy.startswith("default-src 'none'")
+    page.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_violation_of_accessibility(opened: Open, width: int, scheme: str) -> None:
+    axe = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
+    for view in ("findings", "scatter", "plane", "grid", "relative", "synthetic", "multiples"):
+        page = opened(f"view={view}", color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 844})
+        page.evaluate(axe)
+        found = page.evaluate("axe.run()")["violations"]
+        serious = [v for v in found if v["impact"] in ("serious", "critical")]
+        assert [(v["id"], v["nodes"][0]["html"]) for v in serious] == [], view
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{view} is {wide} pixels wide"
+        page.close()
+
+
+def test_it_prints_without_cutting(opened: Open) -> None:
+    page = opened("view=scatter&shift=imagenet-v2")
+    pdf = page.pdf(format="A4")
+    assert pdf.startswith(b"%PDF")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 700, "height": 900})
+    right = page.eval_on_selector("#scatter", "c => c.getBoundingClientRect().right")
+    assert right <= 700

@@ -1,0 +1,129 @@
+"""The page as a file: what it says, what it may load, and what names can do to it."""
+
+import json
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+
+import shiftbed as sb
+from shiftbed.page import findings, write_report
+from shiftbed.page.page import page, waiting_page
+from shiftbed.page.payload import chart_json, plain
+from tests.page.conftest import HOSTILE, SETTING
+
+
+def data_of(path):
+    text = path.read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    return json.loads(found[1]), text
+
+
+def test_the_page_says_what_was_found(tmp_path, imagenet):
+    found = write_report(imagenet, tmp_path / "r.html", shifts=["imagenet-v2", "imagenet-r"])
+    data, _ = data_of(tmp_path / "r.html")
+    said = " ".join(one["text"] for one in data["findings"])
+    assert f"{found.out_of_line['model'].n_unique()} models are out of line" in said
+    assert "imagenet-r (R² is 0.89)" in said
+    line = next(s for s in data["shifts"] if s["name"] == "imagenet-v2")
+    assert line["line"]["slopes"][0] == pytest.approx(0.9217, abs=1e-4)
+    assert line["pattern"] == "increasing"
+    assert line["reason"] is None
+
+
+def test_all_numbers_are_there(report):
+    data, text = data_of(report)
+    bed = sb.published("imagenet-testbed-2020")
+    assert data["settings"] == list(bed.settings)
+    at = data["settings"].index("imagenet-r")
+    mine = np.array([np.nan if v is None else v for v in data["value"][at][:-1]])
+    np.testing.assert_allclose(mine, bed.accuracy("imagenet-r"), atol=1e-11)
+    assert len(text.encode()) < 6e6
+
+
+def test_nothing_is_loaded_from_elsewhere(report):
+    _, text = data_of(report)
+    assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=", text)
+    assert "default-src 'none'" in text
+    assert "unsafe-inline" not in text
+    assert "unsafe-eval" not in text.split("</head>")[0]
+    assert "http://" not in text.split("<script type")[0]
+
+
+def test_names_are_data(report):
+    data, text = data_of(report)
+    assert "<img src=x" not in text
+    assert HOSTILE in data["models"]["name"]
+
+
+def test_a_hostile_title_is_escaped():
+    text = page(
+        {"title": "<b>x</b>", "models": {"name": []}},
+    )
+    assert "<h1>&lt;b&gt;x&lt;/b&gt;</h1>" in text
+    assert "&lt;script&gt;" in waiting_page("<script>")
+
+
+def test_natural_shifts_by_default(imagenet):
+    assert len(findings(imagenet).lines) == 15
+
+
+def test_shifts_that_cannot_be_fitted_are_reported(imagenet):
+    few = imagenet.where("model=*vgg1[16]*")
+    found = findings(few)
+    assert [name for name, _ in found.not_computed] == ["imagenet-a"]
+    assert "too few models" in found.not_computed[0][1]
+    with pytest.raises(sb.InputError, match="could be fitted"):
+        findings(imagenet.where("model=alexnet"))
+
+
+def test_own_models_among_published_ones(tmp_path, imagenet):
+    own = imagenet.where("model=resnet50").with_model("mine", {"val": 0.7, SETTING: 0.66})
+    own = sb.Testbed(
+        name="own",
+        models=own.models.filter(pl.col("model") == "mine"),
+        settings=own.settings,
+        value=own.value[-1:],
+        n=own.n[-1:],
+    )
+    found = write_report([imagenet, own], tmp_path / "r.html", shifts=["imagenet-v2"])
+    data, _ = data_of(tmp_path / "r.html")
+    assert data["models"]["own"][-1]
+    assert sum(data["models"]["own"]) == 1
+    assert not data["models"]["in_fit_set"][-1]
+    assert data["models"]["columns"]["testbed"][-1] == "own"
+    assert any(text.startswith("mine: ρ in points on imagenet-v2 +") for _, text in found.sentences)
+    line = imagenet.fit("imagenet-v2", bootstrap=0)
+    assert found.lines["slopes"][0].to_list() == pytest.approx(list(line.weights))
+
+
+def test_values_json_has():
+    assert plain({"a": np.array([1.0, np.nan]), 1: (np.int64(2), float("inf"))}) == {
+        "a": [1.0, None],
+        "1": [2, None],
+    }
+
+
+def test_charts_as_json_are_complete():
+    from tests.figures.test_charts import CHARTS
+
+    for chart in CHARTS:
+        found = chart_json(chart)
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
+        assert found["type"] in ("heatmap", "curves", "dots", "bars", "panels")
+
+
+def test_an_opening_of_ones_own(tmp_path, imagenet, capsys):
+    from shiftbed.cli.main import app
+
+    words = tmp_path / "opening.txt"
+    words.write_text("What <b>we</b>\nsay first.\n\n\nThen this.\n", encoding="utf-8")
+    target = tmp_path / "page.html"
+    options = ["report", "-s", "imagenet-v2", "-o", str(target), "--opening", str(words)]
+    app(options, standalone_mode=False)
+    data, text = data_of(target)
+    said = data["findings"]
+    assert [one["text"] for one in said[:2]] == ["What <b>we</b> say first.", "Then this."]
+    assert len(said) > 2
+    assert "<b>we</b>" not in text

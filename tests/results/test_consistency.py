@@ -1,0 +1,147 @@
+import json
+
+import numpy as np
+import pytest
+
+from shiftbed.analysis.consistency import superclasses
+from shiftbed.errors import InputError
+from shiftbed.results.consistency import consistency_table
+from shiftbed.results.frames import FrameFiles, read_frame_files
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
+from tests.conftest import SHARED
+
+MAPS = SHARED / "class_maps"
+FRAMES = {f"v{a}/{f:03d}.jpg": 0 for a in range(4) for f in range(5)}
+FILES = FrameFiles(
+    frames={f"v{a}/002.jpg": tuple(f"v{a}/{f:03d}.jpg" for f in (0, 1, 3, 4)) for a in range(4)},
+    labels={name: (int(name[1]),) for name in FRAMES},
+)
+
+
+def fill(store, answers, *, setting="frames", prefix="val/", readable=None):
+    names = tuple(prefix + name for name in FRAMES)
+    if setting not in store.settings():
+        store.add_test_set(
+            StoredTestSet(
+                setting=setting,
+                examples=names,
+                labels=np.array([int(name[1]) for name in FRAMES]),
+                fingerprint="f" + setting,
+                label_policy="all 4 classes",
+            )
+        )
+    for model, own in answers.items():
+        store.write_part(model, setting, 0, part_from_top(np.asarray(own), readable))
+        store.write_cell(model, setting, {"status": "complete"})
+
+
+TRUTH = np.array([int(name[1]) for name in FRAMES])
+
+
+def test_models_of_a_store(tmp_path):
+    store = PredictionStore(tmp_path)
+    off = TRUTH.copy()
+    off[[1, 5 + 4, 10 + 2]] = 9  # video 0 at distance 1, 1 at distance 2, 2 at its anchor
+    fill(store, {"perfect": TRUTH, "off": off})
+    found = consistency_table(store, FILES, k=(0, 1, 2))
+    values = {(r["model"], r["k"]): r["value"] for r in found.table.iter_rows(named=True)}
+    assert [values["perfect", k] for k in (0, 1, 2)] == [1, 1, 1]
+    assert [values["off", k] for k in (0, 1, 2)] == [0.75, 0.5, 0.25]
+    assert (found.rule, found.anchors, found.frames) == ("frame", 4, 20)
+    assert found.table["n"].unique().to_list() == [4]
+    assert found.missing == {"perfect": (), "off": ()}
+
+
+def test_missing_frames_are_listed(tmp_path):
+    store = PredictionStore(tmp_path)
+    readable = np.ones(20, bool)
+    readable[3] = False
+    fill(store, {"m": TRUTH}, readable=readable)
+    more = FrameFiles(
+        frames=dict(FILES.frames) | {"w/001.jpg": ("w/002.jpg",)},
+        labels=dict(FILES.labels) | {"w/001.jpg": (1,), "w/002.jpg": (1,)},
+    )
+    found = consistency_table(store, more, k=(0, 2))
+    assert set(found.missing["m"]) == {"v0/003.jpg", "w/001.jpg", "w/002.jpg"}
+    row = found.table.row(0, named=True)
+    assert (row["n"], row["left_out"], row["missing"]) == (3, 2, 3)
+    assert "2 anchors left out" in row["note"]
+    near = consistency_table(store, more, k=(0,))
+    assert near.missing["m"] == ("w/001.jpg",)
+
+
+def test_no_anchor_is_left(tmp_path):
+    store = PredictionStore(tmp_path)
+    fill(store, {"m": TRUTH}, readable=np.arange(20) % 5 != 0)
+    row = consistency_table(store, FILES).table.row(0, named=True)
+    assert (row["value"], row["n"]) == (None, 0)
+    assert "every anchor lacks a frame" in row["note"]
+
+
+def test_superclasses_from_what_is_stored(tmp_path):
+    """Logits are merged by max; best classes too, and undecided frames are counted."""
+    store = PredictionStore(tmp_path)
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 1, (20, 12)).astype(np.float16).astype(np.float32)
+    policy = superclasses({c: c // 2 for c in range(8)}, 4)
+    merged = policy.apply(logits).argmax(axis=1)
+    fill(store, {"none": TRUTH})
+    part = part_from_logits(logits, TRUTH, keep_logits=True)
+    store.write_part("logits", "frames", 0, part)
+    store.write_part("top", "frames", 0, part_from_logits(logits, TRUTH, top=2))
+    for model in ("logits", "top"):
+        store.write_cell(model, "frames", {"status": "complete"})
+    found = consistency_table(store, FILES, models=["logits", "top"], policy=policy, k=(0,))
+    first, second = found.table.iter_rows(named=True)
+    anchors = [2, 7, 12, 17]
+    assert first["value"] == (merged[anchors] == TRUTH[anchors]).mean()
+    assert first["undecided"] == 0
+    best = np.argsort(-logits, axis=1)[:, :2]
+    assert second["undecided"] == (best >= 8).all(axis=1).sum()
+    assert first["label_policy"] == "8 classes mapped to 4 by max of logits"
+
+
+@pytest.mark.skipif(not MAPS.is_dir(), reason="the authors' metadata is not beside the checkout")
+def test_the_real_metadata_from_a_store(tmp_path):
+    files = read_frame_files([MAPS / "vid_robust_pmsets.json", MAPS / "vid_robust_labels.json"])
+    frames = sorted(json.loads((MAPS / "vid_robust_labels.json").read_text()))
+    store = PredictionStore(tmp_path)
+    truth = np.array([files.labels["/".join(f.split("/")[-2:])][0] for f in frames])
+    store.add_test_set(
+        StoredTestSet(
+            setting="imagenet-vid-robust-frames",
+            examples=tuple(f.removeprefix("val/") for f in frames),
+            labels=truth,
+            fingerprint="f",
+        )
+    )
+    p, rng = 0.97, np.random.default_rng(3)
+    answers = np.where(rng.random(len(truth)) < p, truth, 31)
+    store.write_part("m", "imagenet-vid-robust-frames", 0, part_from_top(answers))
+    store.write_cell("m", "imagenet-vid-robust-frames", {"status": "complete"})
+    found = consistency_table(store, files, k=range(11), level=0.999)
+    sizes = [len(own) + 1 for own in files.frames.values()]
+    row = found.table.row(10, named=True)
+    assert (row["k"], row["n"], row["missing"]) == (10, 1109, 0)
+    assert row["low"] < np.mean(p ** np.array(sizes)) < row["high"]
+    assert (found.table["value"].diff().drop_nulls() <= 0).all()
+
+
+def test_names_that_do_not_fit(tmp_path):
+    store = PredictionStore(tmp_path)
+    fill(store, {"m": TRUTH})
+    with pytest.raises(InputError, match="did you mean 'm'"):
+        consistency_table(store, FILES, models=["mm"])
+    with pytest.raises(InputError, match="did you mean 'frames'"):
+        consistency_table(store, FILES, setting="frame")
+    fill(store, {"m": TRUTH}, setting="again")
+    with pytest.raises(InputError, match="again, frames do; name it with --setting"):
+        consistency_table(store, FILES)
+    other = FrameFiles(frames={"x/1.jpg": ()}, labels={"x/1.jpg": (1,)})
+    with pytest.raises(InputError, match="none of its settings"):
+        consistency_table(store, other)
+    with pytest.raises(InputError, match="has none of the frames"):
+        consistency_table(store, other, setting="frames")
+    fill(store, {}, setting="empty")
+    with pytest.raises(InputError, match="no model is complete"):
+        consistency_table(store, FILES, setting="empty")

@@ -1,0 +1,112 @@
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import expit
+from scipy.stats import kendalltau
+
+import shiftbed as sb
+from shiftbed.results.groups import (
+    group_table,
+    rank_agreement,
+    scale_table,
+    single_and_multi,
+    without_mixed,
+)
+
+
+@pytest.fixture(scope="module")
+def mixes() -> sb.Testbed:
+    """Models trained on A, on B and on mixes: OOD depends on both ID accuracies (shi2023)."""
+    rng = np.random.default_rng(0)
+    share = np.concatenate([np.zeros(30), np.ones(30), rng.uniform(0.1, 0.9, 30)])
+    skill = rng.normal(0, 0.6, 90)
+    a, b = skill + 1.2 * (1 - share), skill + 1.2 * share
+    ood = 0.5 * a + 0.4 * b - 0.3 + rng.normal(0, 0.03, 90)
+    other = 0.3 * a + 0.6 * b - 0.6 + rng.normal(0, 0.03, 90)
+    return sb.Testbed(
+        name="mixes",
+        models=pl.DataFrame(
+            {
+                "model": [f"m{i}" for i in range(90)],
+                "kind": ["standard"] * 90,
+                "in_fit_set": [True] * 90,
+                "parent": pl.Series([None] * 90, dtype=pl.String),
+                "training_data": ["A"] * 30 + ["B"] * 30 + ["A+B"] * 30,
+            }
+        ),
+        settings=("a", "b", "ood", "other"),
+        value=expit(np.column_stack([a, b, ood, other])),
+        n=np.full((90, 4), 10_000),
+        shifts=(
+            sb.Shift(name="plane", kind="natural-dataset", source=("a", "b"), target="ood"),
+            sb.Shift(name="line", kind="natural-dataset", source=("a",), target="ood"),
+        ),
+    )
+
+
+def test_one_id_set_misleads_and_two_do_not(mixes):
+    line = group_table(mixes, ["line"], by="training_data")
+    plane = group_table(mixes, ["plane"], by="training_data")
+    means = {
+        name: dict(zip(table["group"], table["mean"], strict=True))
+        for name, table in (("line", line), ("plane", plane))
+    }
+    assert means["line"]["B"] > 0.02
+    assert means["line"]["A"] < -0.02
+    assert all(abs(value) < 0.005 for value in means["plane"].values())
+
+
+def test_fit_quality(mixes):
+    table = single_and_multi(mixes, ["a", "b"], ["ood", "other"])
+    assert table["evaluation"].to_list() == ["single-ID", "single-ID", "multi-ID"] * 2
+    for target in ("ood", "other"):
+        rows = table.filter(pl.col("ood") == target)
+        multi = rows.filter(pl.col("evaluation") == "multi-ID")
+        assert multi["r2"][0] == rows["r2"].max()
+        assert multi["mae"][0] == rows["mae"].min()
+        assert multi["r2"][0] > 0.99
+
+
+def test_the_average_row_averages_per_model_first(imagenet):
+    table = group_table(imagenet, ["imagenet-v2", "objectnet"])
+    rho = imagenet.effective_robustness(["imagenet-v2", "objectnet"])
+    per_model = (
+        rho.filter(pl.col("kind") == "more-data")
+        .group_by("model")
+        .agg(pl.col("effective").mean(), pl.len())
+        .filter(pl.col("len") == 2)["effective"]
+    )
+    row = table.filter(pl.col("shift") == "Average", pl.col("group") == "more-data")
+    assert row["mean"][0] == pytest.approx(per_model.mean())
+    assert row["std"][0] == pytest.approx(per_model.std())
+    assert row["n"][0] == len(per_model)
+
+
+def test_rank_agreement_by_hand(mixes):
+    table = rank_agreement(mixes, {"A": "a", "B": "b"}, ["ood"])
+    multi = mixes.judge(mixes.fit("plane", bootstrap=0)).effective[:30]
+    single = mixes.judge(mixes.fit("line", bootstrap=0)).effective[:30]
+    assert table["group"].to_list() == ["A", "B"]
+    assert table["tau"][0] == pytest.approx(kendalltau(single, multi).statistic)
+    assert table["n"].to_list() == [30, 30]
+
+
+def test_leaving_the_mixed_models_out(mixes):
+    table = without_mixed(mixes, ["a", "b"], ["ood"], "training_data=A+B")
+    row = table.row(0, named=True)
+    assert (row["n_fitted"], row["n_mixed"]) == (60, 30)
+    assert row["mae_fitted"] < row["mae_left_out"] * 1.05
+    assert row["mae_left_out"] < 0.02
+
+
+def test_scales(imagenet):
+    table = scale_table(imagenet, ["imagenet-v2"], models="all")
+    assert table["r2"].round(3).to_list() == [0.984, 0.995, 0.996]
+    assert table["n"].to_list() == [201] * 3
+
+
+def test_unknown_columns_and_too_few_ids(imagenet):
+    with pytest.raises(sb.InputError, match="did you mean 'kind'"):
+        group_table(imagenet, ["imagenet-v2"], by="knd")
+    with pytest.raises(sb.InputError, match="at least two ID settings"):
+        single_and_multi(imagenet, ["val"], ["greyscale"])

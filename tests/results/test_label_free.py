@@ -1,0 +1,117 @@
+"""Estimates without labels, judged where labels exist, from a store with probabilities."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from shiftbed.results.answers import answers_from_store
+from shiftbed.results.label_free import METHODS, label_free, rehearsal
+from tests.results.digits import write_store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return write_store(tmp_path_factory.mktemp("label_free") / "store")
+
+
+@pytest.fixture(scope="module")
+def sides(store):
+    return [answers_from_store(store, name, scores=True) for name in ("clean", "noisy")]
+
+
+def test_every_method_is_judged_beside_the_others(sides):
+    found = label_free(*sides)
+    assert found.not_computable == {}
+    assert found.errors["method"].to_list() == list(METHODS)
+    assert (found.errors["models"] == 8).all()
+    for method, mae in found.errors.select("method", "mae").iter_rows():
+        off = found.estimates.filter(method=method).select("estimate", "truth").to_numpy()
+        assert mae == pytest.approx(np.abs(off[:, 0] - off[:, 1]).mean())
+        assert mae < 0.2
+    truth = dict(zip(sides[1].models, sides[1].right.mean(axis=1), strict=True))
+    for r in found.estimates.iter_rows(named=True):
+        assert r["truth"] == pytest.approx(truth[r["model"]])
+        assert r["error"] == pytest.approx(r["estimate"] - r["truth"])
+        assert (r["n_id"], r["n_ood"]) == (sides[0].n, sides[1].n)
+        assert r["method"] == "ID" or r["low"] < r["estimate"] < r["high"]
+        assert r["method"] != "ID" or "no interval" in r["note"]
+
+
+def test_the_estimates_do_not_see_the_labels(store, sides, tmp_path):
+    bare = write_store(tmp_path / "bare", labelled=False)
+    unlabelled = answers_from_store(bare, "noisy", scores=True, unlabelled=True)
+    assert unlabelled.right is None
+    blind, seeing = label_free(sides[0], unlabelled), label_free(*sides)
+    assert blind.estimates["estimate"].equals(seeing.estimates["estimate"])
+    assert blind.estimates["truth"].null_count() == len(blind.estimates)
+    assert len(blind.errors) == 0
+    assert blind.accuracy_line is None
+
+
+def test_predicted_classes_alone_say_what_they_lack(sides):
+    bare = [replace(side, scores={}) for side in sides]
+    found = label_free(*bare)
+    assert set(found.not_computable) == {"ATC-MC", "ATC-NE", "DoC", "AC"}
+    assert "only predicted classes" in found.not_computable["ATC-MC"]
+    assert set(found.estimates["method"]) == {"ALine-S", "ALine-D", "ID"}
+
+
+def test_probabilities_of_some_models_only(sides):
+    scores = {name: score.copy() for name, score in sides[0].scores.items()}
+    for score in scores.values():
+        score[2:] = np.nan
+    found = label_free(replace(sides[0], scores=scores), sides[1])
+    assert found.not_computable["ATC-MC"].startswith("for 6 models: needs probabilities")
+    assert len(found.estimates.filter(method="ATC-MC")) == 2
+
+
+def test_two_models_are_too_few_for_a_line_but_not_for_confidence(sides):
+    two = [side.of(["model0", "model5"]) for side in sides]
+    found = label_free(*two)
+    assert found.line is None
+    assert "at least three models" in found.not_computable["ALine-S"]
+    assert len(found.estimates.filter(method="ATC-MC")) == 2
+
+
+def test_right_and_wrong_alone(sides):
+    bare = [replace(side, classes=None, scores={}) for side in sides]
+    found = label_free(*bare)
+    assert "only right and wrong" in found.not_computable["ALine-D"]
+    assert found.estimates["method"].unique().to_list() == ["ID"]
+
+
+def test_the_lines_of_agreement_and_accuracy(sides):
+    from scipy.special import ndtri
+    from scipy.stats import linregress
+
+    found = label_free(*sides)
+    x, y = (ndtri(side.right.mean(axis=1)) for side in sides)
+    line = linregress(x, y)
+    assert found.accuracy_line == pytest.approx((line.slope, line.intercept))
+
+
+def test_rehearsal(sides, predictions):
+    mae, r2, models = rehearsal(sides[0])
+    assert 0 < mae < 0.1
+    assert r2 <= 1
+    assert models == 8
+    few = replace(sides[0], labels=sides[0].labels % 3)
+    assert rehearsal(few) == "needs at least four classes, there are 3"
+    assert "needs labels" in rehearsal(replace(sides[0], labels=None))
+
+
+def test_v2_without_labels(predictions):
+    """The figure of the issue: mean absolute error per method, and why there is no ATC."""
+    from shiftbed.cli.answers import open_two
+
+    names = ("imagenet-validation-original", "imagenetv2-b-33")
+    files = [str(predictions / f"imagenetv2_67models_{name}.npz") for name in names]
+    found = label_free(*open_two(*files, None, None))
+    errors = {r["method"]: r for r in found.errors.iter_rows(named=True)}
+    assert errors["ALine-S"]["mae"] == pytest.approx(0.0201, abs=5e-5)
+    assert errors["ALine-D"]["mae"] == pytest.approx(0.0201, abs=5e-5)
+    assert errors["ID"]["mae"] == pytest.approx(0.1183, abs=5e-5)
+    assert len(found.estimates.filter(pl.col("method") == "ALine-S")) == 67
+    assert "needs probabilities" in found.not_computable["ATC-MC"]

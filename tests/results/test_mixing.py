@@ -1,0 +1,75 @@
+"""Chords and votes of stored predictions."""
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from shiftbed.analysis.baseline import fit_baseline
+from shiftbed.errors import InputError
+from shiftbed.results.answers import answers_from_store
+from shiftbed.results.mixing import ensemble_table, mixed_table
+from tests.results.digits import predictions as predictions_of_digits
+from tests.results.digits import write_store
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory):
+    store = write_store(tmp_path_factory.mktemp("mixing") / "store")
+    return [answers_from_store(store, name) for name in ("clean", "noisy")]
+
+
+def test_the_chord(sides):
+    frame = mixed_table(*sides, "model7", "model0", alphas=(0.0, 0.25, 1.0))
+    ends = [side.right[[0, 7]].mean(axis=1) for side in sides]
+    for column, (b, a) in zip(("id_accuracy", "ood_accuracy"), ends, strict=True):
+        assert frame[column].to_list() == pytest.approx([b, 0.75 * b + 0.25 * a, a])
+    line = fit_baseline(*(side.right.mean(axis=1) for side in sides), bootstrap=0)
+    rho = frame["ood_accuracy"].to_numpy() - line.predict(frame["id_accuracy"].to_numpy())
+    assert frame["effective"].to_numpy() == pytest.approx(rho)
+    assert (frame["low"] < frame["effective"]).all()
+    assert (frame["n_id"] == sides[0].n).all()
+
+
+def test_votes(sides):
+    frame = ensemble_table(*sides)
+    assert frame["members"].to_list() == [3, 5, 8]
+    assert frame["ood_accuracy"][1] >= np.median(sides[1].right.mean(axis=1))
+    own = ensemble_table(*sides, {"one": ["model3"]})
+    assert own["ood_accuracy"][0] == pytest.approx(sides[1].right[3].mean())
+
+
+def test_mean_probabilities_where_logits_were_kept(tmp_path):
+    store = write_store(tmp_path / "store")
+    both = [answers_from_store(store, name) for name in ("clean", "noisy")]
+    members = {"three": ["model2", "model5", "model7"]}
+    frame = ensemble_table(*both, members, store=store)
+    assert frame["rule"].to_list() == ["majority vote", "mean probability"]
+    logits, labels = predictions_of_digits()
+    p = np.mean([softmax(logits["noisy"][m], axis=1) for m in members["three"]], axis=0)
+    right = (p.argmax(axis=1) == labels["noisy"]).mean()
+    assert frame["ood_accuracy"][1] == pytest.approx(right, abs=1.5 / len(p))  # 16-bit logits
+    lean = write_store(tmp_path / "lean", keep_logits=False)
+    bare = [answers_from_store(lean, name) for name in ("clean", "noisy")]
+    assert ensemble_table(*bare, members, store=lean)["rule"].to_list() == ["majority vote"]
+
+
+def test_a_vote_of_67_models_on_validation_and_v2(predictions):
+    """Plain votes of the ten best stay on the line: ρ is no larger than its noise."""
+    from shiftbed.cli.answers import open_two
+
+    names = ("imagenet-validation-original", "imagenetv2-b-33")
+    files = [str(predictions / f"imagenetv2_67models_{name}.npz") for name in names]
+    frame = ensemble_table(*open_two(*files, None, None))
+    ten = frame.row(2, named=True)
+    assert (ten["id_accuracy"], ten["ood_accuracy"]) == (
+        pytest.approx(0.8409, abs=5e-5),
+        pytest.approx(0.7416, abs=5e-5),
+    )
+    assert ten["low"] < 0 < ten["high"]
+
+
+def test_what_cannot_be_mixed(sides):
+    with pytest.raises(InputError, match="two models"):
+        mixed_table(*sides, "model1", "model1")
+    with pytest.raises(InputError, match="unknown model"):
+        mixed_table(*sides, "model1", "modell")

@@ -1,0 +1,87 @@
+"""The predictor table of the published models, and of a store with probes."""
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import ndtri
+from scipy.stats import linregress
+
+from shiftbed.errors import InputError
+from shiftbed.figures import save
+from shiftbed.figures.predictors import best_metric, group_lines
+from shiftbed.results.predictors import groups_by, predictor_table
+from shiftbed.testbed.published import published
+from shiftbed.testbed.select import choose
+
+CLEAN = "augmentation=clean"
+
+
+@pytest.fixture(scope="module")
+def bed():
+    return published("robustnets-2022")
+
+
+def test_a_cell_by_scipy(bed):
+    table = predictor_table(bed, ood=["contrast"], by="architecture", models=CLEAN, bootstrap=50)
+    rows = table.filter(metric="consistent_distances_amp")
+    assert rows["group"].to_list() == ["average", "Conv8", "ResNet18", "VGG16"]
+    vgg = choose(bed.models, ["architecture=VGG16", CLEAN])
+    x = bed.accuracy("consistent_distances_amp")[vgg]
+    wanted = linregress(x, ndtri(bed.accuracy("contrast")[vgg]))
+    assert rows["slope"][3] == pytest.approx(wanted.slope)
+    assert rows["r2"][3] == pytest.approx(wanted.rvalue**2)
+    assert rows["n"].to_list() == [149, 47, 51, 51]
+    assert rows["r2"][0] == pytest.approx(rows["r2"][1:].mean())
+
+
+def test_an_accuracy_is_on_the_probit_scale(bed):
+    table = predictor_table(bed, metrics=["cifar10_acc"], ood=["cifar10.1"], bootstrap=0)
+    wanted = linregress(ndtri(bed.accuracy("cifar10_acc")), ndtri(bed.accuracy("cifar10.1_acc")))
+    assert table["r2"][0] == pytest.approx(wanted.rvalue**2)
+    assert table["n"][0] == 447
+
+
+def test_best_and_second_best_are_marked_once_per_ood_set(bed):
+    table = predictor_table(bed, by="architecture", models=CLEAN, bootstrap=0)
+    average = table.filter(group="average")
+    for _, one in average.group_by("ood"):
+        ordered = one.sort("r2", descending=True)
+        assert ordered["rank"].to_list()[:2] == [1, 2]
+        assert ordered["rank"][2:].null_count() == len(one) - 2
+    assert table.filter(pl.col("group") != "average")["rank"].null_count() == len(table) * 3 // 4
+
+
+def test_accuracies_of_0_and_1_are_left_out(bed):
+    value = bed.value.copy()
+    value[0, bed.setting_index("contrast")] = 1.0
+    from dataclasses import replace
+
+    table = predictor_table(replace(bed, value=value), ood=["contrast"], bootstrap=0)
+    assert table["n"][0] == 446
+
+
+def test_what_cannot_be_predicted(bed):
+    with pytest.raises(InputError, match="no accuracy"):
+        predictor_table(bed, ood=["jacobian_norm"])
+    with pytest.raises(InputError, match="unknown"):
+        predictor_table(bed, metrics=["jacobian_nrm"])
+    with pytest.raises(InputError, match="column of models"):
+        groups_by(bed, "arch")
+    with pytest.raises(InputError, match="is left"):
+        groups_by(bed, None, np.zeros(447, bool))
+
+
+def test_lines_are_as_opaque_as_r2(bed, tmp_path):
+    options = {"ood": ["contrast", "gaussian_noise"], "by": "architecture", "models": CLEAN}
+    table = predictor_table(bed, metrics=["cifar10_acc"], bootstrap=0, **options)
+    lines = group_lines(bed, **options)
+    wanted = table.filter(pl.col("group") != "average")["r2"].to_numpy()
+    drawn = [line.opacity for panel in lines.panels for line in panel.lines]
+    assert drawn == pytest.approx(np.clip(wanted, 0.06, 1))
+    assert [line.group for line in lines.panels[0].lines] == ["Conv8", "ResNet18", "VGG16"]
+    best = best_metric(bed, ood=["contrast"], by="architecture", models=CLEAN)
+    assert best.panels[0].x_title == "high_freq_fracs_amp"
+    for suffix in (".png", ".html"):
+        save(lines, tmp_path / f"lines{suffix}")
+    html = (tmp_path / "lines.html").read_text()
+    assert '"opacity":' in html

@@ -1,0 +1,136 @@
+"""Difficulty from an ensemble, and its file."""
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shiftbed.errors import InputError
+from shiftbed.training import difficulty as module
+from shiftbed.training.difficulty import design, difficulty, train_member, write_difficulty
+from shiftbed.training.networks import Network
+from shiftbed.training.select import difficulty_rows, read_scores
+from tests.training.digit_runs import SEEN, digits, images, network
+
+
+@given(
+    n=st.integers(20, 60),
+    share=st.sampled_from([0.25, 0.5, 0.75, 0.9, 2 / 3]),
+    repeats=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=30)
+def test_every_example_is_held_out_equally_often(n, share, repeats, seed):
+    labels = np.arange(n) % 3
+    ids = [f"e{i}" for i in range(n)]
+    members = design(ids, labels, share=share, repeats=repeats, seed=seed)
+    asked = np.zeros(n, dtype=int)
+    for member in members:
+        both = np.concatenate([member.train, member.held_out])
+        assert np.array_equal(np.sort(both), np.arange(n))
+        assert abs(len(member.train) - share * n) <= 1
+        own = np.bincount(labels[member.train], minlength=3) - share * np.bincount(labels)
+        assert (np.abs(own) < 2).all()
+        asked[member.held_out] += 1
+    assert len(set(asked.tolist())) == 1
+    assert asked[0] == round(len(members) * (1 - share))
+
+
+def test_folds_follow_ids_and_not_rows():
+    ids, labels = [f"e{i}" for i in range(40)], np.arange(40) % 4
+    order = np.random.default_rng(0).permutation(40)
+    one = design(ids, labels, seed=5)
+    other = design([ids[i] for i in order], labels[order], seed=5)
+    for a, b in zip(one, other, strict=True):
+        assert {ids[i] for i in a.train} == {ids[order[i]] for i in b.train}
+
+
+def test_scores_are_the_share_of_unseen_members_that_are_wrong():
+    data = digits(slice(0, 60))
+
+    def answer(member):  # right on even rows, and by every second member
+        right = (member.held_out % 2 == 0) | (member.number % 2 == 0)
+        labels = data.labels[member.held_out]
+        return np.where(right, labels, labels + 1)
+
+    heard = []
+    found = difficulty(
+        data, answer, share=0.5, repeats=4, heard=lambda done, total: heard.append((done, total))
+    )
+    assert heard[-1] == (8, 8)
+    assert (found.asked == 4).all()
+    assert (found.score[::2] == 0).all()
+    assert set(found.consistency[1::2].tolist()) <= {0, 0.25, 0.5, 0.75, 1}
+    assert np.allclose(found.score + found.consistency, 1)
+    assert 0.3 < found.score[1::2].mean() < 0.7
+
+
+def test_a_share_that_leaves_nothing_is_refused():
+    for share in (0.0, 1.0, 0.999):
+        with pytest.raises(InputError, match="share must lie between"):
+            design(["a", "b"], np.zeros(2, int), share=share)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The package's trainer with a network small enough for a test."""
+
+    def make(spec, classes, seed=0, **options):
+        inner, head = network(classes, seed)
+        return Network(module=inner, heads=(head,), preprocessing=SEEN, classes=classes, spec=spec)
+
+    monkeypatch.setattr(module, "make_network", make)
+
+
+def test_an_ensemble_finds_wrong_labels_hard(small, tmp_path):
+    """Ten of 300 digits get a wrong label: they are among the hardest."""
+    x, y = images()
+    labels = y[:300].copy()
+    wrong = np.arange(0, 300, 30)
+    labels[wrong] = (labels[wrong] + 5) % 10
+    from shiftbed.training.prepare import from_arrays
+
+    data = from_arrays(x[:300], labels, classes=10)
+    state = torch.get_rng_state()
+    found = difficulty(data, train_member(data, "small", epochs=15, lr=0.005), repeats=2)
+    assert torch.equal(torch.get_rng_state(), state)
+    swapped = {f"arrays/{row:03d}" for row in wrong}
+    hard = [
+        score
+        for example, score in zip(found.examples, found.score, strict=True)
+        if example in swapped
+    ]
+    assert np.mean(hard) > 0.8
+    assert found.score.mean() < 0.5
+
+    write_difficulty(tmp_path / "scores.csv", found)
+    write_difficulty(tmp_path / "scores.parquet", found)
+    for name in ("scores.csv", "scores.parquet"):
+        scores = read_scores(tmp_path / name)
+        assert scores == dict(zip(found.examples, found.score.tolist(), strict=True))
+    table = pl.read_csv(tmp_path / "scores.csv")
+    assert table.columns == ["example", "label", "score", "consistency", "low", "high", "n"]
+    assert (table["low"] <= table["consistency"]).all()
+    assert (table["n"] == 2).all()
+    rows = difficulty_rows(found.examples, data.labels, scores, keep="hardest", count=5)
+    assert np.bincount(data.labels[rows]).tolist() == [5] * 10
+    picked = {found.examples[row] for row in rows}
+    assert len(picked & swapped) >= 8
+
+
+def test_a_member_never_sees_what_it_is_asked(small):
+    """Labels of held-out examples do not matter to the answers."""
+    from shiftbed.training.prepare import from_arrays
+
+    x, y = images()
+    data = from_arrays(x[:120], y[:120], classes=10)
+    member = design(data.examples, data.labels)[0]
+    first = train_member(data, "small", epochs=2)(member)
+    labels = data.labels.copy()
+    labels[member.held_out] = 0
+    from dataclasses import replace
+
+    again = train_member(replace(data, labels=labels), "small", epochs=2)(member)
+    assert np.array_equal(first, again)

@@ -1,0 +1,162 @@
+"""Objectives, hooks and augmentations as recipes name them, through the real sweep on digits."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from shiftbed.results.transfer_grid import transfer_grid
+from shiftbed.store import PredictionStore
+from shiftbed.testbed import testbed_from_store as from_store
+from shiftbed.training import read_recipe
+from shiftbed.training.sweep import sweep
+from tests.training.places import HEAD, place
+
+STAGES = """
+[[grid]]
+model = "python:net.py:build()"
+optimiser = {name = "SGD", lr = 0.05, momentum = 0.9}
+batch_size = 64
+checkpoints = {every = 1}
+[[grid.stages]]
+data = "digits"
+epochs = 3
+[[grid.stages]]
+data = "other"
+epochs = 2
+"""
+SAME = "[" + ", ".join(f"[{k}]" for k in range(10)) + "]"
+WORDS = '["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]'
+
+
+def swept(folder, grid, head=HEAD):
+    recipe = read_recipe(place(folder, grid, head))
+    summary = sweep(recipe)
+    assert not summary.failed, summary.failed
+    return recipe, from_store(PredictionStore(recipe.store)).models
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        'objective = {name = "replay", data = "digits", ratio = [1, 3]}',
+        f'objective = {{name = "class-map", map = [{SAME}], pull = 0.01}}',
+        f'objective = {{name = "class-map", map = [{SAME}], data = "digits"}}',
+        'objective = "cross-entropy"',
+    ],
+    ids=["replay", "class map with a pull", "class map with replay", "alone"],
+)
+def test_a_second_stage_is_watched_on_the_first(tmp_path, extra):
+    _, models = swept(tmp_path, STAGES + extra + '\nwatch = {data = "digits", limit = 200}\n')
+    tuned = models.filter(pl.col("stage") == 1)
+    assert len(tuned) == (4 if "ratio" in extra else 2)
+    assert tuned["old_n"].to_list() == [200] * len(tuned)
+    assert tuned["old_accuracy"].is_between(tuned["old_low"], tuned["old_high"]).all()
+    assert (tuned["old_data"] == "digits").all()
+    assert tuned["step"].n_unique() == 2
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        'objective = {name = "replay", data = "digits"}',
+        f'objective = {{name = "class-map", map = [{SAME}]}}',
+    ],
+    ids=["replay", "class map"],
+)
+def test_the_head_alone_on_features_computed_once(tmp_path, extra):
+    recipe, models = swept(tmp_path, STAGES + extra + '\ntune = "head"\n')
+    assert models.filter(pl.col("stage") == 1)["tune"].to_list() == ["head"] * 2
+    assert list((tmp_path / "runs" / "features").glob("*.npy"))
+    assert len(PredictionStore(recipe.store).settings()) == 2
+
+
+def test_contrastive_training_then_fine_tuning_from_it(tmp_path):
+    first = (
+        f'objective = {{name = "contrastive", class_names = [{WORDS}], width = 16, '
+        'text_width = 32, text_layers = 1, templates = [["the digit {}"]]}\n'
+    )
+    grid = STAGES.replace('data = "digits"\n', 'data = "digits"\n' + first)
+    _, models = swept(tmp_path, grid)
+    assert sorted(set(models["objective"])) == ["contrastive", "cross-entropy"]
+    assert models.filter(pl.col("stage") == 1)["parent"].str.contains("@").all()
+
+
+def test_examples_in_turn(tmp_path):
+    grid = """
+[[grid]]
+model = "python:net.py:build()"
+data = "other"
+optimiser = {name = "SGD", lr = 0.05}
+epochs = 4
+batch_size = 64
+"""
+    lines = [f"other/{row},{row % 7}" for row in range(300)] + [f"{r:03d},1" for r in range(300)]
+    (tmp_path / "scores.csv").write_text("example,score\n" + "\n".join(lines))
+    both = grid + 'phase_out = {scores = "scores.csv", left = 60}\n'
+    both += grid + 'switch = {scores = "scores.csv", phases = [["easiest:10", "hardest:5@0.5"]]}\n'
+    _, models = swept(tmp_path, both)
+    assert models["examples_left"].drop_nulls().to_list() == [60]
+    assert models["phase"].drop_nulls().to_list() == ["hardest"]
+
+
+def test_the_transfer_grid_of_corruptions(tmp_path):
+    """Trained on three augmentations, tested on two corruptions: rows, columns and gains."""
+    head = (
+        HEAD + '[[settings]]\ntest_set = "test"\ncorruptions = ["contrast:3", "gaussian_noise:3"]\n'
+    )
+    head += '[[settings]]\ntest_set = "faint"\n'
+    grid = """
+[[grid]]
+model = "python:net.py:build()"
+data = "digits"
+optimiser = {name = "SGD", lr = 0.05, momentum = 0.9}
+epochs = 2
+batch_size = 64
+augmentation = ["none", "gaussian-noise", {name = "corruption", names = "contrast", severities = 3}]
+"""
+    recipe, models = swept(tmp_path, grid, head)
+    names = {"none", "gaussian-noise:0.1", "contrast:3"}
+    assert set(models["augmentation"]) == names
+    found = transfer_grid(from_store(PredictionStore(recipe.store)))
+    assert set(found["trained_on"]) == names
+    assert set(found["tested_on"]) == {"clean", "contrast", "gaussian_noise"}
+    assert set(found["n"]) == {397}
+    assert found.filter(pl.col("trained_on") != "none")["gain_low"].null_count() == 0
+    assert np.isfinite(found["accuracy"].to_numpy()).all()
+
+
+def test_the_consistency_objective_with_its_augmentation(tmp_path):
+    grid = """
+[[grid]]
+model = "python:net.py:build()"
+data = "digits"
+objective = "augmix"
+augmentation = {name = "augmix", severity = 1}
+optimiser = {name = "SGD", lr = 0.02, momentum = 0.9}
+epochs = 2
+batch_size = 64
+"""
+    _, models = swept(tmp_path, grid)
+    assert models["augmentation"].to_list() == ["augmix"]
+    assert models["objective"].to_list() == ["augmix"]
+
+
+def test_settings_added_later_are_answered_from_the_weights_that_were_written(tmp_path):
+    """Class maps and prompts answer as they did while training, to the last prediction."""
+    first = (
+        f'objective = {{name = "contrastive", class_names = [{WORDS}], width = 16, '
+        'text_width = 32, text_layers = 1, templates = [["the digit {}"]]}\n'
+    )
+    grid = STAGES.replace('data = "digits"\n', 'data = "digits"\n' + first)
+    grid += f'objective = {{name = "class-map", map = [{SAME}]}}\n'
+    recipe, _ = swept(tmp_path, grid)
+    more = HEAD + '[[test_sets]]\nname = "again"\npath = "digits.npz:test"\n'
+    swept(tmp_path, grid, more)
+    store = PredictionStore(recipe.store)
+    cells = {
+        model: [store.read(model, s)["class_1"] for s in ("test", "again")]
+        for model in store.models()
+    }
+    assert len(cells) == 5
+    for model, (then, now) in cells.items():
+        assert (then == now).mean() > 0.99, model  # a head of several layers in one rounds anew

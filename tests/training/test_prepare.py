@@ -1,0 +1,140 @@
+"""Training data: the rows a job names, apart from what is held out, in an order of its own."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from shiftbed.errors import InputError
+from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.training.prepare import from_arrays, held_out_part, open_data, prepare
+from shiftbed.training.sources import DataSpec
+
+GREY = Preprocessing(size=(8, 8), mode="L")
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory):
+    """Two folders of three classes, 20 and 10 images each; grey levels tell them apart."""
+    root = tmp_path_factory.mktemp("folders")
+    for name, count, step in (("a", 20, 1), ("b", 10, 3)):
+        for label in range(3):
+            folder = root / name / f"class{label}"
+            folder.mkdir(parents=True)
+            for i in range(count):
+                Image.new("L", (8, 8), 60 * label + step * i).save(folder / f"{i:02d}.png")
+    return {name: DataSpec(name=name, path=str(root / name)) for name in "ab"}
+
+
+class TestSelections:
+    @pytest.mark.parametrize(
+        ("selection", "counts"),
+        [
+            ({"name": "a"}, {"a": 60}),
+            ({"name": "a", "fraction": 0.25}, {"a": 15}),
+            ({"name": "a", "fraction": 0.1, "balanced": True}, {"a": 6}),
+            ({"name": "a", "shots": 4}, {"a": 12}),
+            ({"name": "a", "classes": 2}, {"a": 40}),
+            ({"name": "a", "classes": [0, 2], "shots": 5}, {"a": 10}),
+            ({"mix": {"a": 0.1, "b": 0.9}}, {"a": 6, "b": 27}),
+            ({"mix": {"a": 0.5, "b": 0.5}, "total": 21}, {"a": 11, "b": 10}),
+            ({"mix": {"a": 0.0, "b": 1.0}}, {"a": 0, "b": 30}),
+            ({"mix": {"a": 1.0, "b": 1.0}, "shots": 3}, {"a": 9, "b": 9}),
+        ],
+    )
+    def test_counts(self, specs, selection, counts):
+        found = prepare(selection, specs)
+        assert found.counts == counts
+        assert len(found) == len(set(found.examples)) == sum(counts.values())
+        assert found.classes == 3
+
+    def test_labels_and_pixels_belong_together(self, specs):
+        found = prepare({"mix": {"a": 0.5, "b": 1.0}}, specs)
+        pixels = found.pixels(GREY)
+        assert np.array_equal(pixels[:, 0, 0, 0] // 60, found.labels)
+        for at in (0, 17, 41):
+            assert np.array_equal(np.asarray(found.load(at)), pixels[at, :, :, 0])
+
+    def test_seeds(self, specs):
+        def one(seed):
+            return set(prepare({"name": "a", "fraction": 0.5, "seed": seed}, specs).examples)
+
+        assert one(0) == one(0) != one(1)
+
+    def test_difficulty_from_a_file(self, specs, tmp_path):
+        examples = prepare({"name": "a"}, specs).examples
+        lines = [f"{e},{int(e[-6:-4])}" for e in examples]
+        (tmp_path / "scores.csv").write_text("example,score\n" + "\n".join(lines) + "\n")
+        table = {"scores": "scores.csv", "keep": "hardest", "count": 2, "per_class": True}
+        found = prepare({"name": "a", "difficulty": table}, specs, tmp_path)
+        assert sorted(e[-6:-4] for e in found.examples) == ["18"] * 3 + ["19"] * 3
+
+    def test_the_fingerprint_knows_content_labels_and_choice(self, specs):
+        one = prepare({"name": "a"}, specs).fingerprint
+        assert one == prepare({"name": "a"}, specs).fingerprint
+        assert one != prepare({"name": "a", "fraction": 0.9}, specs).fingerprint
+        pixels = np.zeros((4, 8, 8), np.uint8)
+        first = from_arrays(pixels, [0, 1, 0, 1]).fingerprint
+        assert first != from_arrays(pixels, [0, 1, 1, 1]).fingerprint
+        assert first != from_arrays(pixels + 1, [0, 1, 0, 1]).fingerprint
+
+
+class TestOrder:
+    def test_the_order_of_rows_does_not_matter(self):
+        generator = np.random.default_rng(0)
+        pixels = generator.integers(0, 256, (50, 8, 8), dtype=np.uint8)
+        labels = generator.integers(0, 5, 50)
+        ids = [f"image-{i}" for i in range(50)]
+        order = generator.permutation(50)
+        one = from_arrays(pixels, labels, examples=ids)
+        two = from_arrays(pixels[order], labels[order], examples=[ids[i] for i in order])
+        assert one.examples == two.examples
+        assert np.array_equal(one.labels, two.labels)
+        assert np.array_equal(one.pixels(GREY), two.pixels(GREY))
+
+    def test_it_is_not_the_order_of_the_files(self, specs):
+        labels = prepare({"name": "a"}, specs).labels
+        assert not np.array_equal(labels, np.sort(labels))
+
+
+class TestKeptOut:
+    def test_the_held_out_part(self, specs):
+        spec = DataSpec(name="a", path=specs["a"].path, held_out=0.25)
+        out = held_out_part(spec.path, {}, 0.25)
+        assert np.bincount(out.labels).tolist() == [5, 5, 5]
+        assert not set(out.examples) & set(open_data(spec).examples)
+        assert len(open_data(spec)) == 45
+        few = prepare({"name": "a", "shots": 15}, {"a": spec})
+        assert len(few) == 45
+        assert not {e.partition("/")[2] for e in few.examples} & set(out.examples)
+
+    @pytest.mark.parametrize("form", ["csv", "txt"])
+    def test_excluded_examples(self, specs, tmp_path, form):
+        ids = list(open_data(specs["a"]).examples[:7])
+        path = tmp_path / f"out.{form}"
+        path.write_text("\n".join((["example"] if form == "csv" else []) + ids) + "\n")
+        spec = DataSpec(name="a", path=specs["a"].path, exclude=str(path))
+        assert set(open_data(spec).examples) == set(open_data(specs["a"]).examples) - set(ids)
+
+    def test_no_such_list(self, specs):
+        spec = DataSpec(name="a", path=specs["a"].path, exclude="nowhere.csv")
+        with pytest.raises(InputError, match="no such file"):
+            open_data(spec)
+
+
+class TestErrors:
+    def test_an_image_that_cannot_be_read_is_named(self, tmp_path):
+        for label in range(2):
+            (tmp_path / f"c{label}").mkdir()
+            Image.new("L", (8, 8)).save(tmp_path / f"c{label}" / "good.png")
+        (tmp_path / "c1" / "bad.png").write_bytes(b"no image")
+        data = prepare({"name": "x"}, {"x": DataSpec(name="x", path=str(tmp_path))})
+        with pytest.raises(InputError, match=r"cannot read c1/bad\.png"):
+            data.pixels(GREY)
+
+    def test_arrays_of_another_kind(self):
+        with pytest.raises(InputError, match="images must be uint8"):
+            from_arrays(np.zeros((3, 8, 8)), [0, 1, 2])
+
+    def test_nothing_left(self, specs):
+        with pytest.raises(InputError, match="no example of 'a' is left"):
+            prepare({"name": "a", "fraction": 0.001}, specs)

@@ -1,0 +1,398 @@
+"""Sweeps: every checkpoint in the store, nothing done twice, the same weights after a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from shiftbed.errors import InputError
+from shiftbed.store import PredictionStore
+from shiftbed.testbed.stored import testbed_from_store as bed_of
+from shiftbed.training import read_recipe
+from shiftbed.training.sweep import sweep
+from tests.training.places import GRID, HEAD, place
+
+EVERY = GRID + "checkpoints = {every = 1, at = [[0]]}\n"
+
+
+def files(folder: Path, pattern: str) -> dict[str, bytes]:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.glob(pattern))}
+
+
+def weights(folder: Path) -> dict[str, bytes]:
+    return files(folder / "runs", "*/step-*.pt")
+
+
+def predictions(folder: Path) -> dict[str, bytes]:
+    return files(folder / "store", "predictions/**/*.parquet")
+
+
+class Stop(BaseException):
+    """A kill that can be caught."""
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """Two sizes × whole or head, evaluated at every epoch."""
+    folder = tmp_path_factory.mktemp("swept")
+    grid = EVERY.replace('data = "digits"', 'data = {name = "digits", shots = ["all", 10]}')
+    grid += 'tune = ["whole", "head"]\nin_fit_set = "all"\n'
+    recipe = read_recipe(place(folder, grid))
+    return folder, recipe, sweep(recipe)
+
+
+class TestTheStore:
+    def test_every_checkpoint_is_a_model(self, swept):
+        folder, recipe, summary = swept
+        assert (len(summary.finished), summary.failed) == (4, {})
+        bed = bed_of(PredictionStore(folder / "store"))
+        assert len(bed.models) == 4 * 3
+        assert not np.isnan(bed.value).any()
+        job = recipe.jobs()[0]
+        own = bed.models.filter(pl.col("run") == job.run).sort("step")
+        assert own["model"].to_list() == [f"{job.run}@{step}" for step in (0, 9, 18)]
+        assert own["n_train"].to_list() == [540] * 3  # 600 less a tenth of every class
+        assert own["training_data"].to_list() == ["digits"] * 3
+        assert own["architecture"].to_list() == ["build"] * 3
+        assert own["epoch"].to_list() == [0.0, 1.0, 2.0]
+        few = bed.models.filter(pl.col("data_size") == "few-shot-10")
+        assert set(few["n_train"]) == {100}
+
+    def test_accuracies_are_those_of_the_weights(self, swept):
+        """The last weights, read by the usual loader, answer as the store says."""
+        from shiftbed.evaluation.models import resolve
+
+        folder, recipe, _ = swept
+        store = PredictionStore(folder / "store")
+        images = np.load(folder / "digits.npz")["test_images"]
+        for job in recipe.jobs():
+            (last,) = sorted((folder / "runs" / job.id).glob("step-*.pt"))[-1:]
+            step = int(last.stem.removeprefix("step-"))
+            model = resolve(f"torch:{last}?arch=python:{folder / 'net.py'}:build")
+            best = model.logits(images[:, None]).argmax(axis=1)
+            kept = store.read(f"{job.run}@{step}", "test")["class_1"].to_numpy()
+            assert (best == kept).mean() > 0.99  # one batch of another size
+
+    def test_test_images_are_decoded_once_for_all_checkpoints(self, tmp_path, monkeypatch):
+        from shiftbed.training import evaluation
+
+        decode, names = evaluation._decode, []
+
+        def counted(test_set, preprocessing):
+            names.append(test_set.name)
+            return decode(test_set, preprocessing)
+
+        monkeypatch.setattr(evaluation, "_decode", counted)
+        sweep(read_recipe(place(tmp_path, EVERY + "seed = [0, 1]\n")))
+        assert sorted(names) == ["faint", "test"]
+
+    def test_lines_and_trajectories_work_on_it(self, swept):
+        from shiftbed.figures.trajectories import trajectories
+
+        folder, _, _ = swept
+        bed = bed_of(PredictionStore(folder / "store"))
+        assert bed.fit("faint").n == 12
+        chart = trajectories(bed, "faint")
+        assert [len(curve.x) for curve in chart.curves[:4]] == [3] * 4
+
+    def test_the_store_is_whole(self, swept):
+        from shiftbed.store.check import verify
+
+        assert verify(PredictionStore(swept[0] / "store")) == []
+
+    def test_again_does_nothing(self, swept):
+        folder, recipe, _ = swept
+        before = weights(folder) | predictions(folder)
+        again = sweep(recipe)
+        assert (again.found_finished, len(again.finished), again.examples) == (4, 4, 0)
+        assert weights(folder) | predictions(folder) == before
+
+    def test_a_new_setting_is_evaluated_from_the_weights(self, swept):
+        folder, _, _ = swept
+        text = (folder / "recipe.toml").read_text()
+        more = '[[test_sets]]\nname = "held"\ndata = "digits"\n'
+        path = folder / "more.toml"
+        path.write_text(text + more)
+        summary = sweep(read_recipe(path))
+        assert (summary.found_finished, summary.examples, summary.failed) == (0, 0, {})
+        store = PredictionStore(folder / "store")
+        assert len(store.test_set("held")) == 60
+        own = {r["model"]: r["info"] for r in store.cells() if r["setting"] == "held"}
+        before = {r["model"]: r["info"] for r in store.cells() if r["setting"] == "test"}
+        assert own == before  # the same columns, so that it does not matter which is read
+        assert len(own) == 12
+
+    def test_the_held_out_part_was_not_trained_on(self, swept):
+        from shiftbed.training.prepare import held_out_part, prepare
+
+        _, recipe, _ = swept
+        spec = recipe.sources.data["digits"]
+        trained = {
+            e.partition("/")[2] for e in prepare({"name": "digits"}, {"digits": spec}).examples
+        }
+        held = set(held_out_part(spec.path, {}, 0.1).examples)
+        assert len(trained) + len(held) == 600
+        assert not trained & held
+
+
+class TestGoingOn:
+    GRID = EVERY.replace("epochs = 2", "epochs = 3") + "seed = [0, 1]\n"
+
+    def interrupted(self, folder: Path, after: int) -> None:
+        heard = []
+
+        def report(done) -> None:
+            heard.append(done)
+            if len(heard) == after:
+                raise Stop
+
+        with pytest.raises(Stop):
+            sweep(read_recipe(place(folder, self.GRID)), report=report)
+
+    @pytest.mark.parametrize("after", [1, 3, 6])
+    def test_cut_sweeps_end_with_the_same_bytes(self, tmp_path, after):
+        whole, cut = tmp_path / "whole", tmp_path / "cut"
+        for folder in (whole, cut):
+            folder.mkdir()
+        sweep(read_recipe(place(whole, self.GRID)))
+        self.interrupted(cut, after)
+        finished = {f.parent.name for f in cut.glob("runs/*/done.json")}
+        times = {f: f.stat().st_mtime_ns for name in finished for f in cut.glob(f"runs/{name}/*")}
+        recipe = read_recipe(cut / "recipe.toml")
+        summary = sweep(recipe)
+        assert len(summary.finished) == 2
+        assert summary.found_finished == len(finished) == (after - 1) // 4
+        assert {f: f.stat().st_mtime_ns for f in times} == times  # never repeated
+        steps = [0, 9, 18, 27]
+        for number, job in enumerate(recipe.jobs()):
+            begun = json.loads((cut / "runs" / job.id / "done.json").read_text())["begun_at"]
+            reached = after - 4 * number
+            at = [0] if reached <= 0 or reached > 4 else [0, steps[reached - 1]]
+            assert begun == at, (after, number)  # at most what came after the last checkpoint
+        assert weights(cut) == weights(whole)
+        assert predictions(cut) == predictions(whole)
+
+    def test_memory_and_data_workers_change_nothing(self, tmp_path):
+        """Pictures read when they are due, by two workers, train the same weights."""
+        found = []
+        for line in ("", "memory_gib = 1e-6\n", "memory_gib = 1e-6\ndata_workers = 2\n"):
+            folder = tmp_path / str(len(found))
+            folder.mkdir()
+            sweep(read_recipe(place(folder, GRID, line + HEAD)))
+            found.append(weights(folder))
+        assert found[0] == found[1] == found[2]
+
+    def test_a_failing_run_leaves_the_others(self, tmp_path):
+        grid = EVERY.replace("lr = 0.1", "lr = [0.1, 1e10]") + 'objective = "mse"\n'
+        summary = sweep(read_recipe(place(tmp_path, grid)))
+        assert len(summary.finished) == 1
+        ((_, why),) = summary.failed.items()
+        assert "the loss is not finite" in why
+
+    def test_only_the_last_weights_are_kept_if_so_asked(self, tmp_path):
+        grid = GRID + 'checkpoints = {every = 1, keep = "last"}\n'
+        recipe = read_recipe(place(tmp_path, grid))
+        sweep(recipe)
+        (job,) = recipe.jobs()
+        assert [f.name for f in (tmp_path / "runs" / job.id).glob("*.pt")] == ["step-00000018.pt"]
+
+
+class TestStages:
+    def test_each_goes_on_from_the_one_before(self, tmp_path):
+        grid = GRID.replace('data = "digits"\n', "").replace("epochs = 2", "epochs = 1") + (
+            "checkpoints = {at = [[0]]}\n"
+            '[[grid.stages]]\ndata = {name = "digits", fraction = 0.5}\n'
+            '[[grid.stages]]\ndata = "other"\n'
+            '[[grid.stages]]\ndata = {mix = [["digits", "other"]], lambda = 0.25}\n'
+        )
+        recipe = read_recipe(place(tmp_path, grid))
+        summary = sweep(recipe)
+        assert (len(summary.finished), summary.failed) == (3, {})
+        first, second, third = (
+            sorted((tmp_path / "runs" / job.id).glob("step-*.pt")) for job in recipe.jobs()
+        )
+        for before, after in ((first, second), (second, third)):
+            old, new = (torch.load(f, weights_only=True) for f in (before[-1], after[0]))
+            assert all(torch.equal(old[name], new[name]) for name in old)  # the head, too
+        bed = bed_of(PredictionStore(tmp_path / "store"))
+        job = recipe.jobs()[2]
+        row = bed.models.filter(pl.col("run") == job.run).row(0, named=True)
+        assert row["training_data"] == "digits+other"
+        assert row["mix"] == "digits=0.25+other=0.75"
+        assert row["n_train"] == 135 + 225
+        assert row["parent"] == f"{recipe.jobs()[1].run}@{second[-1].stem[-1]}"
+
+    def test_a_stage_after_one_that_failed(self, tmp_path):
+        grid = GRID.replace('data = "digits"\n', "").replace("lr = 0.1", "lr = 1e10") + (
+            'objective = "mse"\n[[grid.stages]]\ndata = "digits"\n[[grid.stages]]\ndata = "other"\n'
+        )
+        summary = sweep(read_recipe(place(tmp_path, grid)))
+        assert len(summary.failed) == 2
+        assert "the run it starts from failed" in list(summary.failed.values())[1]
+
+
+class TestHeads:
+    def test_on_features_and_through_the_network_are_the_same(self, tmp_path, monkeypatch):
+        """With the backbone frozen, features computed once train the same head."""
+        from shiftbed.training.objective import CrossEntropy
+
+        found = []
+        for cached in (True, False):
+            folder = tmp_path / str(cached)
+            folder.mkdir()
+            monkeypatch.setattr(CrossEntropy, "on_features", cached)
+            recipe = read_recipe(place(folder, GRID + 'tune = "head"\n'))
+            sweep(recipe)
+            (job,) = recipe.jobs()
+            found.append(
+                torch.load(folder / "runs" / job.id / "step-00000018.pt", weights_only=True)
+            )
+            assert (folder / "runs" / "features").exists() == cached
+        one, two = found
+        start = torch.zeros(())
+        for name in one:
+            torch.testing.assert_close(one[name], two[name], rtol=1e-4, atol=1e-6)
+            start = start + one[name].sum()
+        assert torch.isfinite(start)
+
+    def test_the_backbone_stays_as_it_was(self, tmp_path):
+        recipe = read_recipe(place(tmp_path, EVERY + 'tune = "head"\n'))
+        sweep(recipe)
+        first, *_, last = sorted((tmp_path / "runs" / recipe.jobs()[0].id).glob("step-*.pt"))
+        old, new = (torch.load(f, weights_only=True) for f in (first, last))
+        changed = {name for name in old if not torch.equal(old[name], new[name])}
+        assert changed == {"6.weight", "6.bias"}
+
+    def test_perturbed_settings_go_through_the_network(self, tmp_path):
+        head = HEAD + '[[settings]]\ntest_set = "test"\ncorruptions = ["brightness:3"]\n'
+        head = head.replace('[[shifts]]\nname = "faint"\nid = "test"\nood = "faint"\n', "")
+        recipe = read_recipe(place(tmp_path, GRID + 'tune = "head"\n', head))
+        summary = sweep(recipe)
+        assert not summary.failed
+        assert PredictionStore(tmp_path / "store").settings() == ["test", "test+brightness:3"]
+
+
+class TestErrors:
+    def test_nothing_to_evaluate(self, tmp_path):
+        head = HEAD.partition("[[test_sets]]")[0]
+        with pytest.raises(InputError, match="evaluates nothing"):
+            sweep(read_recipe(place(tmp_path, GRID, head)))
+
+    def test_unknown_runner(self, tmp_path):
+        with pytest.raises(InputError, match="unknown runner 'proceses'"):
+            sweep(read_recipe(place(tmp_path)), runner="proceses")
+
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            ('optimiser = {name = "Adma", lr = 1}', "unknown optimiser"),
+            ('model = "timm:resnet1818"', "unknown timm model"),
+            ('model = "onnx:x.onnx"', "unknown kind of model to train"),
+            ('data = {name = "digits", classes = 11}', "cannot draw 11 classes"),
+            ('start = "file:none.pt"', "no such file"),
+        ],
+    )
+    def test_what_only_training_finds_out(self, tmp_path, line, said):
+        key = line.partition(" =")[0]
+        kept = [one for one in GRID.splitlines() if one.partition(" =")[0] != key]
+        summary = sweep(read_recipe(place(tmp_path, "\n".join([*kept, line]))))
+        ((_, why),) = summary.failed.items()
+        assert said in why
+
+    def test_a_mix_of_two_label_spaces(self, tmp_path):
+        place(tmp_path)
+        for name, count in (("a", 3), ("b", 4)):
+            for label in range(count):
+                folder = tmp_path / name / f"class{label}"
+                folder.mkdir(parents=True)
+                from PIL import Image
+
+                Image.new("L", (8, 8), 9 * label).save(folder / "x.png")
+        head = HEAD + '[data.a]\npath = "a"\n[data.b]\npath = "b"\n'
+        grid = GRID.replace('data = "digits"', "data = {mix = {a = 1.0, b = 1.0}}")
+        summary = sweep(read_recipe(place(tmp_path, grid, head)))
+        ((_, why),) = summary.failed.items()
+        assert "a mix needs one label space" in why
+
+
+def command(recipe: Path, *options: str) -> list[str]:
+    program = "from shiftbed.cli import main; main()"
+    return [sys.executable, "-c", program, "train", str(recipe), "--json", *options]
+
+
+@pytest.mark.slow
+class TestProcesses:
+    TWELVE = EVERY.replace("epochs = 2", "epochs = 4") + (
+        'seed = [0, 1, 2]\ntune = ["whole", "head"]\n'
+    )
+    TWELVE = TWELVE.replace("lr = 0.1", "lr = [0.1, 0.01]")
+
+    def test_a_killed_sweep_of_twelve_goes_on(self, tmp_path):
+        """SIGKILL to the whole process group, three times, then to the end."""
+        whole, cut = tmp_path / "whole", tmp_path / "cut"
+        for folder in (whole, cut):
+            folder.mkdir()
+        sweep(read_recipe(place(whole, self.TWELVE)))
+        recipe = read_recipe(place(cut, self.TWELVE))
+        assert len(recipe.jobs()) == 12
+        kept: dict[Path, int] = {}
+        for target in (6, 20, 45):
+            process = subprocess.Popen(
+                command(cut / "recipe.toml", "--runner", "processes", "--workers", "2"),
+                start_new_session=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            until = time.monotonic() + 120
+            while len(list(cut.glob("runs/*/step-*.pt"))) < target:
+                assert time.monotonic() < until
+                assert process.poll() is None
+                time.sleep(0.02)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for file, stamp in kept.items():
+                assert file.stat().st_mtime_ns == stamp, "a finished run was repeated"
+            for done in cut.glob("runs/*/done.json"):
+                kept |= {f: f.stat().st_mtime_ns for f in done.parent.iterdir()}
+        summary = sweep(recipe)
+        assert len(summary.finished) == 12
+        assert all(file.stat().st_mtime_ns == stamp for file, stamp in kept.items())
+        assert weights(cut) == weights(whole)
+        assert predictions(cut) == predictions(whole)
+        for done in cut.glob("runs/*/done.json"):
+            ending = json.loads(done.read_text())
+            assert set(ending["begun_at"]) <= set(ending["stops"])
+
+    def test_one_worker_two_workers_and_none_give_the_same_weights(self, tmp_path):
+        found = []
+        for options in ((), ("--runner", "processes", "--workers", "1"), ("--runner", "processes")):
+            folder = tmp_path / f"w{len(found)}"
+            folder.mkdir()
+            path = place(folder, EVERY + 'seed = [0, 1]\naugmentation = "crop-flip"\n')
+            done = subprocess.run(
+                command(path, *options), capture_output=True, text=True, timeout=300
+            )
+            assert done.returncode == 0, done.stderr
+            assert json.loads(done.stdout)["finished"] == 2
+            found.append(weights(folder) | predictions(folder))
+        assert found[0] == found[1] == found[2]
+        assert len(found[0]) == 2 * 3 * (1 + 2)
+
+    def test_on_ray(self, tmp_path):
+        path = place(tmp_path, EVERY + "seed = [0, 1]\n")
+        done = subprocess.run(
+            command(path, "--runner", "ray", "--workers", "2"),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["finished"] == 2
