@@ -22,8 +22,19 @@ __all__ = [
 ]
 
 
-def open_testbed(name: str) -> Testbed:
-    """A published testbed by its name, a testbed file or a prediction store by its path."""
+def open_testbed(source: "str | Path | Testbed | PredictionStore") -> Testbed:
+    """A published testbed by its name, a testbed file or a prediction store by its path.
+
+    A testbed is returned as it is; an open store becomes one.
+
+    >>> open_testbed("openclip") is open_testbed(open_testbed("openclip"))
+    True
+    """
+    if isinstance(source, Testbed):
+        return source
+    if isinstance(source, PredictionStore):
+        return testbed_from_store(source)
+    name = str(source)
     if name in PUBLISHED:
         return published(name)
     path = Path(name)
