@@ -37,13 +37,13 @@ model = [                                # columns above), nothing else; estimat
 data = "usps"
 """
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from shiftbed.engine.toml_files import beside, errors_in, known_keys, read_toml
 from shiftbed.errors import InputError, unknown
 from shiftbed.training.arguments import HOOK_KEYS, JOB_KEYS, normalised, with_patterns
 from shiftbed.training.estimators import is_classical, read_estimator
@@ -173,29 +173,19 @@ class Recipe:
 def read_recipe(path: str | Path) -> Recipe:
     """Read a recipe; relative paths are relative to it."""
     path = Path(path)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
-    for key in table:
-        if key not in (*_TOP, *_OPTIONS):
-            raise InputError(f"{path}: {unknown('key', key, (*_TOP, *_OPTIONS))}")
+    table = read_toml(path, (*_TOP, *_OPTIONS))
     base = path.parent
-    try:
+    with errors_in(path):
         sources = read_sources(table, base)
         return Recipe(
             name=str(table.get("name", path.stem)),
             base=str(base),
-            store=str(base / str(table.get("store", "store"))),
-            runs=str(base / str(table.get("runs", "runs"))),
+            store=beside(str(table.get("store", "store")), base),
+            runs=beside(str(table.get("runs", "runs")), base),
             sources=sources,
             grids=tuple(_grids(table.get("grid"), sources)),
             options=_options(table),
         )
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
 
 
 def _options(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,10 +225,7 @@ def _flag(value: Any) -> bool:
 
 def _jobs(name: str, table: Mapping[str, Any], sources: Sources) -> Iterator[Job]:
     """All combinations, chained over stages: a run of an earlier stage is shared by later ones."""
-    known = (*_LABELS, *JOB_KEYS, *HOOK_KEYS)
-    for key in table:
-        if key not in known:
-            raise unknown("key in [[grid]]", key, known)
+    known_keys(table, (*_LABELS, *JOB_KEYS, *HOOK_KEYS), "[[grid]]")
     labels = {key: table[key] for key in ("kind", "in_fit_set") if key in table}
     if labels.get("in_fit_set", "final") not in FIT:
         raise unknown("in_fit_set", str(labels["in_fit_set"]), FIT)
@@ -247,9 +234,7 @@ def _jobs(name: str, table: Mapping[str, Any], sources: Sources) -> Iterator[Job
     before: list[Job | None] = [None]
     seen: set[str] = set()
     for depth, stage in enumerate(stages):
-        for key in stage:
-            if key not in (*JOB_KEYS, *HOOK_KEYS):
-                raise unknown("key in [[grid.stages]]", key, (*JOB_KEYS, *HOOK_KEYS))
+        known_keys(stage, (*JOB_KEYS, *HOOK_KEYS), "[[grid.stages]]")
         swept = with_patterns(common | stage, sources.data)
         after: list[Job | None] = []
         for arguments in combinations(swept):

@@ -29,21 +29,21 @@ from typing import Any
 
 from shiftbed.catalogue import Task, find_task
 from shiftbed.engine.spec import SettingSpec, TestSetSpec
+from shiftbed.engine.toml_files import (
+    READING,
+    beside,
+    check_shifts,
+    class_numbers,
+    files_beside,
+    known_keys,
+    named_tables,
+    read_shift,
+    tables,
+    unique,
+)
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 
-_READING = (
-    "image_column",
-    "label_column",
-    "group_column",
-    "id_column",
-    "classes",
-    "labels",
-    "layout",
-    "root",
-    "cache",
-)
-"""Options of ``open_test_set``."""
 HELD_OUT = "held_out"
 """Option of a test set: only the part of a data set that is not trained on."""
 
@@ -88,13 +88,13 @@ class Sources:
 
 def read_sources(table: Mapping[str, Any], base: Path) -> Sources:
     """Read ``data``, ``tasks``, ``test_sets``, ``settings`` and ``shifts``; paths near ``base``."""
-    data = {name: _data(name, one, base) for name, one in _tables(table, "data").items()}
+    data = {name: _data(name, one, base) for name, one in named_tables(table, "data").items()}
     own, shifts = _settings(table, data, base)
     settings, of_task = list(own), {"": tuple(one.id for one in own)}
     found = list(shifts)
-    for name, one in _tables(table, "tasks").items():
+    for name, one in named_tables(table, "tasks").items():
         task = find_task(name)
-        more, cells, between = _task(task, dict(one), base)
+        more, cells, between = _task(task, one, base)
         data |= more
         settings += cells
         found += between
@@ -104,29 +104,20 @@ def read_sources(table: Mapping[str, Any], base: Path) -> Sources:
     return Sources(data=data, settings=tuple(settings), shifts=tuple(found), of_task=of_task)
 
 
-def _tables(table: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
-    found = table.get(key, {})
-    if not isinstance(found, dict) or not all(isinstance(v, dict) for v in found.values()):
-        raise InputError(f"{key} must be tables, [{key}.NAME]")
-    return found
-
-
 def _data(name: str, table: Mapping[str, Any], base: Path) -> DataSpec:
+    known_keys(table, ("path", HELD_OUT, "exclude", *READING), f"[data.{name}]")
     given = dict(table)
     path = given.pop("path", None)
     if not isinstance(path, str) or not path:
         raise InputError(f"[data.{name}] needs a path")
     exclude = given.pop("exclude", None)
     share = given.pop(HELD_OUT, None)
-    for key in given:
-        if key not in _READING:
-            raise unknown(f"key in [data.{name}]", key, ("path", HELD_OUT, "exclude", *_READING))
     return DataSpec(
         name=name,
-        path=_near(path, base),
-        options=_files_near(given, base),
+        path=beside(path, base),
+        options=files_beside(given, base),
         held_out=None if share is None else _share(share, f"[data.{name}] {HELD_OUT}"),
-        exclude=None if exclude is None else _near(str(exclude), base),
+        exclude=None if exclude is None else beside(str(exclude), base),
     )
 
 
@@ -136,34 +127,16 @@ def _share(value: Any, what: str) -> float:
     return float(value)
 
 
-def _near(path: str, base: Path) -> str:
-    from shiftbed.engine.known import near
-
-    known = near(path, base)
-    if known is not None:
-        return known
-    return path if Path(path).is_absolute() else str(base / path)
-
-
-def _files_near(options: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """Options that name a file beside the recipe, such as ``classes``, with its whole path."""
-    return {
-        key: str(base / value) if isinstance(value, str) and (base / value).exists() else value
-        for key, value in options.items()
-    }
-
-
 def _task(
     task: Task, table: dict[str, Any], base: Path
 ) -> tuple[dict[str, DataSpec], list[SettingSpec], list[Shift]]:
     """A task's domains as data sets, their held-out parts as settings, all pairs as shifts."""
     where = f"[tasks.{task.name}]"
-    path, share = table.pop("path", None), table.pop(HELD_OUT, 0.2)
-    for key in table:
-        raise unknown(f"key in {where}", key, ("path", HELD_OUT))
+    known_keys(table, ("path", HELD_OUT), where)
+    path, share = table.get("path"), table.get(HELD_OUT, 0.2)
     if not isinstance(path, str):
         raise InputError(f"{where} needs a path; {task.tree}")
-    folder = path if Path(path).is_absolute() else str(base / path)
+    folder = beside(path, base)
     if task.predefined:
         return _predefined(task, folder)
     share = _share(share, f"{where} {HELD_OUT}")
@@ -217,29 +190,25 @@ def _settings(
     from shiftbed.engine.spec import setting
 
     test_sets: dict[str, TestSetSpec] = {}
-    for one in _list(table, "test_sets"):
-        for spec in _test_sets(dict(one), data, base, test_sets):
-            if spec.name in test_sets:
-                raise InputError(f"test set {spec.name!r} is there twice")
-            test_sets[spec.name] = spec
+    for one in tables(table, "test_sets"):
+        more = _test_sets(one, data, base, test_sets)
+        unique([*test_sets, *(spec.name for spec in more)], "test set")
+        test_sets |= {spec.name: spec for spec in more}
     found: list[SettingSpec] = []
     if "settings" not in table:
         found = [setting(one, {}) for one in test_sets.values()]
-    for one in _list(table, "settings"):
-        given = dict(one)
+    for given in tables(table, "settings"):
         name = str(given.pop("test_set", None))
         if name not in test_sets:
             raise unknown("test set in [[settings]]", name, test_sets)
         wanted = take(given, base)
-        if isinstance(given.get("subset"), str):
-            given["subset"] = _range(given["subset"])
+        if "subset" in given:
+            given["subset"] = class_numbers(given["subset"])
         found += expand(setting(test_sets[name], given), wanted, test_sets.values())
-    rest, settings, shifts = with_catalogue(_list(table, "shifts"), found, test_sets.values())
-    shifts += [_shift(one) for one in rest]
-    names = {one.id for one in settings}
-    for shift in shifts:
-        for missing in {*shift.source, shift.target} - names:
-            raise unknown(f"setting of shift {shift.name!r}", missing, names)
+    unique([one.id for one in found], "setting")
+    rest, settings, shifts = with_catalogue(tables(table, "shifts"), found, test_sets.values())
+    shifts += [read_shift(one) for one in rest]
+    check_shifts(shifts, {one.id for one in settings})
     return settings, with_automatic(shifts, settings)
 
 
@@ -249,6 +218,7 @@ def _test_sets(
     from shiftbed.engine.known import known_test_set
     from shiftbed.engine.perturbed import on_disk
 
+    known_keys(table, ("name", "path", "data", "corrupted", *READING), "[[test_sets]]")
     name, path, of = table.pop("name", None), table.pop("path", None), table.pop("data", None)
     if of is not None:
         if of not in data:
@@ -260,45 +230,11 @@ def _test_sets(
         return [_held_out_part(data[of], str(name or f"{of}/held-out")).test_set]
     if not isinstance(path, str):
         raise InputError("[[test_sets]] needs a name and a path, or data")
-    where = _near(path, base)
+    where = beside(path, base)
     if "corrupted" in table:
         return on_disk(table | ({} if name is None else {"name": name}), where)
-    table = _files_near(table, base)
+    table = files_beside(table, base)
     known = known_test_set(where, name, table, list(others.values()))
     if known is None and not isinstance(name, str):
         raise InputError(f"[[test_sets]] with path {path!r} needs a name")
     return [known or TestSetSpec(name=str(name), path=where, options=table)]
-
-
-def _range(text: str) -> list[int]:
-    """``"1000-1009"`` as class numbers, both ends among them.
-
-    >>> _range("3-5")
-    [3, 4, 5]
-    """
-    first, dash, last = text.partition("-")
-    if not dash or not first.isdecimal() or not last.isdecimal() or int(first) > int(last):
-        raise InputError(f"subset must be class numbers or a range such as '0-99', got {text!r}")
-    return list(range(int(first), int(last) + 1))
-
-
-def _list(table: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    found = table.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise InputError(f"{key} must be tables, [[{key}]]")
-    return found
-
-
-def _shift(table: Mapping[str, Any]) -> Shift:
-    known = ("name", "id", "ood", "kind", "task", "fit_on")
-    for key in table.keys() - set(known):
-        raise unknown("key in [[shifts]]", key, known)
-    ids = table.get("id", [])
-    return Shift(
-        name=str(table.get("name", table.get("ood", ""))),
-        kind=str(table.get("kind", "natural-dataset")),
-        source=(ids,) if isinstance(ids, str) else tuple(ids),
-        target=str(table.get("ood", "")),
-        task=str(table.get("task", "")),
-        fit_on=str(table.get("fit_on", "")),
-    )
