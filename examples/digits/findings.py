@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from examples.digits.numbers import Number, adjusted_r2, mean_of, r2, resampled, spearman
 from examples.digits.study import Study
-from shiftbed.analysis.association import pearson
+from shiftbed.analysis.intervals import pearson
 from shiftbed.errors import InputError
 from shiftbed.results.scores import score
 from shiftbed.scales import LOGIT, PROBIT

@@ -11,9 +11,9 @@ from statsmodels.api import OLS, add_constant
 from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 from shiftbed.analysis.baseline import fit_baseline
-from shiftbed.analysis.collinear import collinearity
 from shiftbed.analysis.id_sets import (
     choose_id_sets,
+    collinearity,
     examine,
     partial_residuals,
     press,

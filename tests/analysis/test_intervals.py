@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.stats import binomtest, false_discovery_control
 from statsmodels.stats.proportion import proportion_confint
 
@@ -11,6 +12,7 @@ from shiftbed.analysis.intervals import (
     check_fractions,
     clopper_pearson,
     off_boundary,
+    pearson,
 )
 from shiftbed.errors import InputError
 
@@ -65,3 +67,23 @@ def test_benjamini_hochberg_skips_missing():
     q = benjamini_hochberg([0.01, np.nan, 0.02])
     assert np.isnan(q[1])
     assert q[[0, 2]].tolist() == pytest.approx([0.02, 0.02])
+
+
+values = st.lists(st.integers(-5, 5), min_size=4, max_size=30)
+
+
+@given(values, st.integers(0, 1000))
+def test_pearson_is_scipys(a, seed):
+    b = np.random.default_rng(seed).integers(-3, 4, len(a)) + np.array(a) // 2
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        assert np.isnan(pearson(a, b)[0])
+        return
+    r, low, high, n = pearson(a, b, 0.9)
+    reference = stats.pearsonr(a, b)
+    assert r == pytest.approx(reference.statistic)
+    if n > 3 and abs(r) < 1 - 1e-12:
+        assert (low, high) == pytest.approx(tuple(reference.confidence_interval(0.9)))
+
+
+def test_missing_pairs_are_left_out():
+    assert pearson([1, 2, 3, np.nan], [1, 2, 4, 5])[3] == 3

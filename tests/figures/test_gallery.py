@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from shiftbed.analysis.association import pearson
+from shiftbed.analysis.intervals import pearson
 from shiftbed.errors import InputError
 from shiftbed.figures import save
 from shiftbed.figures.charts import Curves, Dots, Heatmap, Panels

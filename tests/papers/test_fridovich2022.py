@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from shiftbed.papers import Cell, reproduce
 from shiftbed.results.predictors import groups_by
-from shiftbed.testbed.published import published
+from shiftbed.testbed import published
 from shiftbed.testbed.select import choose
 
 

@@ -8,9 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from shiftbed.papers import Cell, reproduce
-from shiftbed.papers.quantities import correlation, percent, rho, tau
-from shiftbed.papers.taori2020 import AVERAGE, with_average_of_39
-from shiftbed.testbed.published import published
+from shiftbed.papers.taori2020 import AVERAGE, correlation, percent, rho, tau, with_average_of_39
+from shiftbed.testbed import published
 from shiftbed.testbed.select import choose
 
 

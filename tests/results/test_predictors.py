@@ -10,7 +10,7 @@ from shiftbed.errors import InputError
 from shiftbed.figures import save
 from shiftbed.figures.predictors import best_metric, group_lines
 from shiftbed.results.predictors import groups_by, predictor_table
-from shiftbed.testbed.published import published
+from shiftbed.testbed import published
 from shiftbed.testbed.select import choose
 
 CLEAN = "augmentation=clean"

@@ -1,10 +1,10 @@
-"""Accuracies as fractions, and exact binomial intervals about them."""
+"""Accuracies as fractions, exact binomial intervals about them, and other small statistics."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, stdtr
+from scipy.special import betaincinv, ndtri, stdtr
 
 from shiftbed.errors import InputError
 
@@ -102,3 +102,30 @@ def benjamini_hochberg(p_values: ArrayLike) -> NDArray[Any]:
     ranked = p[order] * len(order) / np.arange(1, len(order) + 1)
     q[order] = np.minimum(np.minimum.accumulate(ranked[::-1])[::-1], 1.0)
     return q
+
+
+def pearson(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> tuple[float, float, float, int]:
+    """Pearson's r, the ends of its Fisher interval tanh(artanh r ± z/√(n−3)), and n.
+
+    Pairs with a missing value are left out. All NaN where r is undefined (n < 3, or no spread).
+
+    >>> r, low, high, n = pearson([1, 2, 3, 4], [1, 2, 3, 5])
+    >>> round(r, 3), n
+    (0.983, 4)
+    """
+    x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    both = np.isfinite(x) & np.isfinite(y)
+    x, y, n = x[both], y[both], int(both.sum())
+    nothing = (float("nan"), float("nan"), float("nan"), n)
+    if n < 3:
+        return nothing
+    x, y = x - x.mean(), y - y.mean()
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    if scale <= 1e-300:
+        return nothing
+    r = min(1.0, max(-1.0, float(x @ y) / scale))
+    if n < 4 or abs(r) == 1.0:
+        return r, float("nan"), float("nan"), n
+    half = float(ndtri(0.5 + check_level(level) / 2)) / np.sqrt(n - 3)
+    centre = np.arctanh(r)
+    return r, float(np.tanh(centre - half)), float(np.tanh(centre + half)), n

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
-from shiftbed.analysis.association import pearson
-from shiftbed.analysis.intervals import check_level
+from shiftbed.analysis.intervals import check_level, pearson
 from shiftbed.errors import InputError
 
 Floats = NDArray[np.float64]

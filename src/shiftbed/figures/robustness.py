@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from shiftbed.analysis.association import pearson
+from shiftbed.analysis.intervals import pearson
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Dots, Heatmap, Line
 from shiftbed.records import Shift

@@ -12,7 +12,7 @@ from shiftbed.importing.layouts import keyed, required
 from shiftbed.importing.part import Part, cells_of, models_of
 from shiftbed.importing.table import Table
 from shiftbed.importing.values import fractions, looks_numeric
-from shiftbed.testbed.published import published
+from shiftbed.testbed import published
 
 _TIMM_FILES = {
     "results-imagenet": "imagenet",

@@ -17,7 +17,7 @@ from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.errors import InputError
 from shiftbed.papers import Key, Recomputed
 from shiftbed.scales import SCALES
-from shiftbed.testbed.published import published
+from shiftbed.testbed import published
 
 TAKES_PREDICTIONS = True
 IMAGES = 50_000

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shiftbed.papers import Key, Recomputed, printed
 from shiftbed.results.predictors import groups_by, predictors
-from shiftbed.testbed.published import published
+from shiftbed.testbed import published
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import choose
 

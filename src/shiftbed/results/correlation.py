@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from shiftbed.analysis.association import pearson
+from shiftbed.analysis.intervals import pearson
 from shiftbed.errors import InputError
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import Choice, choose

@@ -7,7 +7,6 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
-from shiftbed.analysis.association import kendall
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.scales import SCALES
@@ -92,6 +91,8 @@ def rank_agreement(
     ``own_id`` maps a value of column ``by`` to the ID setting of that data, which the single-ID
     line uses; the plane uses all of them.
     """
+    from scipy.stats import kendalltau
+
     records = []
     for target in ood:
         plane = testbed.fit(_adhoc(tuple(own_id.values()), target), bootstrap=0, **options)
@@ -99,8 +100,10 @@ def rank_agreement(
         for group, source in own_id.items():
             rows = choose(testbed.models, f"{by}={group}")
             line = testbed.fit(_adhoc((source,), target), bootstrap=0, **options)
-            tau, n = kendall(testbed.judge(line).effective[rows], multi[rows])
-            records.append((target, group, source, tau, n))
+            single = testbed.judge(line).effective
+            both = rows & np.isfinite(single) & np.isfinite(multi)
+            tau = float(kendalltau(single[both], multi[both]).statistic)
+            records.append((target, group, source, tau, int(both.sum())))
     schema = ["ood", "group", "id", "tau", "n"]
     return pl.DataFrame(records, schema=schema, orient="row").with_columns(
         pl.col("tau").fill_nan(None)

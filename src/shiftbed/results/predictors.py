@@ -110,7 +110,7 @@ def predictor_table(
     A row per group and one, called average, over the groups. ``rank`` is 1 for the metric with
     the best average R² of an OOD set, 2 for the second best, else null.
 
-    >>> from shiftbed.testbed.published import published
+    >>> from shiftbed.testbed import published
     >>> table = predictor_table(published("robustnets-2022"), ood=["cifar10.1"], by="architecture",
     ...                         models="augmentation=clean", bootstrap=10)
     >>> table.filter(pl.col("rank") == 1).select("metric", "group", "n").row(0)

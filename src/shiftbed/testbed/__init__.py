@@ -1,11 +1,12 @@
-"""Testbeds: the record, its file, and how models are chosen from it."""
+"""Testbeds: the record, its file, the published ones, and how models are chosen."""
 
+from functools import lru_cache
+from importlib import resources
 from pathlib import Path
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore
 from shiftbed.testbed.files import read_testbed, write_testbed
-from shiftbed.testbed.published import PUBLISHED, published
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import choose
 from shiftbed.testbed.stored import testbed_from_store
@@ -20,6 +21,20 @@ __all__ = [
     "testbed_from_store",
     "write_testbed",
 ]
+PUBLISHED = ("imagenet-testbed-2020", "robustnets-2022", "timm", "openclip")
+
+
+@lru_cache(maxsize=len(PUBLISHED))
+def published(name: str) -> Testbed:
+    """A published testbed, such as ``imagenet-testbed-2020``.
+
+    >>> published("imagenet-testbed-2020").value.shape[0]
+    204
+    """
+    if name not in PUBLISHED:
+        raise unknown("published testbed", name, PUBLISHED)
+    with resources.as_file(resources.files("shiftbed") / "published" / f"{name}.parquet") as path:
+        return read_testbed(path)
 
 
 def open_testbed(source: "str | Path | Testbed | PredictionStore") -> Testbed:

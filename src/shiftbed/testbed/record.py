@@ -10,15 +10,24 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary, fit_baseline
-from shiftbed.analysis.difference import Difference, difference
-from shiftbed.analysis.intervals import check_fractions, clopper_pearson, off_boundary
+from shiftbed.analysis.intervals import (
+    benjamini_hochberg,
+    check_fractions,
+    clopper_pearson,
+    off_boundary,
+)
 from shiftbed.analysis.noise import image_covariance, joint_noise
-from shiftbed.analysis.robustness import Robustness, effective_robustness, find_fitted
+from shiftbed.analysis.robustness import (
+    Difference,
+    Robustness,
+    difference,
+    effective_robustness,
+    find_fitted,
+)
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import ImageResults, Shift
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.testbed.select import Choice, choose
-from shiftbed.testbed.table import robustness_table
 
 Floats = NDArray[np.float64]
 PUBLISHED_KNEE = "published"
@@ -222,7 +231,7 @@ class Testbed:
             parts.append(self._columns(baseline, self.judge(baseline, level=level)))
         if not parts:
             raise InputError(f"testbed {self.name} has no shifts; name an ID and an OOD setting")
-        return robustness_table(self.models, [shift.name for shift in wanted], parts, fdr)
+        return _robustness_table(self.models, [shift.name for shift in wanted], parts, fdr)
 
     def judge(self, baseline: Baseline, *, level: float = 0.95) -> Robustness:
         """ρ of every model of this testbed against a baseline, in the order of the models."""
@@ -389,6 +398,29 @@ class Testbed:
             n=self.n[rows],
             results=results,
         )
+
+
+def _robustness_table(
+    models: pl.DataFrame, shifts: list[str], parts: list[dict[str, NDArray[Any]]], fdr: float
+) -> pl.DataFrame:
+    """One frame from the shifts' columns (each over all models), with false discoveries controlled.
+
+    Rows without an accuracy on either side are left out.
+    """
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    there = np.isfinite(joined["effective"])
+    row = np.tile(np.arange(len(models)), len(parts))[there]
+    which = np.repeat(np.arange(len(parts)), len(models))[there]
+    q = benjamini_hochberg(joined["p_value"])
+    joined["q_value"], joined["out_of_line"] = q, q <= fdr
+    about = {
+        "model": models["model"].gather(row),
+        "kind": models["kind"].gather(row),
+        "shift": pl.Series(shifts, dtype=pl.String).gather(which),
+        "parent": models["parent"].gather(row),
+    }
+    numbers = {name: values[there] for name, values in joined.items()}
+    return pl.DataFrame({**about, **numbers}, nan_to_null=True)
 
 
 def _number(knee: float | str | None) -> float | None:
