@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common import SHARED, arguments, report
-from shiftbed.analysis.bits import joint_counts, pack, same_counts, triple_counts
+from shiftbed.analysis.joint_counts import joint_counts, pack, same_counts, triple_counts
 from shiftbed.analysis.similarity import similarity
 
 PUBLIC = ("imagenet-validation-original", *(f"imagenetv2-{v}" for v in ("a-44", "b-33", "c-12")))

@@ -15,7 +15,7 @@ from typing import Any
 
 from examples.digits import data
 from shiftbed.analysis.intervals import clopper_pearson
-from shiftbed.analysis.mcnemar import mcnemar
+from shiftbed.analysis.similarity import mcnemar
 from shiftbed.cli.output import as_json, interval, p_value, percent, points, table
 from shiftbed.results.answers import answers_from_store
 from shiftbed.store import PredictionStore

@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from shiftbed.analysis.extraction import extract
-from shiftbed.analysis.factor_draws import _resampled_correlations
-from shiftbed.analysis.factors import Factors, factor_analysis, squash_nll
-from shiftbed.analysis.networks import NetworkTable, network_table, settings_table
-from shiftbed.analysis.pairs import PairTable
-from shiftbed.analysis.rotation import match, rotate
+from shiftbed.analysis.factors import Factors, _resampled_correlations, factor_analysis, squash_nll
+from shiftbed.analysis.loadings import extract, match, rotate
+from shiftbed.analysis.pairs import NetworkTable, PairTable, network_table, settings_table
 from shiftbed.errors import InputError
 
 PATTERN = np.zeros((9, 3))

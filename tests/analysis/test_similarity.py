@@ -1,4 +1,4 @@
-"""Dominance, agreement and κ against loops, scikit-learn, statsmodels; the public answers."""
+"""Similarity of models, McNemar's test and shared difficulty against loops and other libraries."""
 
 import itertools
 
@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
+from statsmodels.stats.contingency_tables import mcnemar as reference
 from statsmodels.stats.inter_rater import cohens_kappa
+from statsmodels.stats.multitest import multipletests
 
-from shiftbed.analysis.similarity import mean_dominance, similarity
+from shiftbed.analysis.intervals import benjamini_hochberg, clopper_pearson
+from shiftbed.analysis.similarity import (
+    holm,
+    mcnemar,
+    mean_dominance,
+    rank_agreement,
+    similarity,
+    unsolved,
+)
 from shiftbed.errors import InputError
 
 VAL = "imagenetv2_67models_imagenet-validation-original.npz"
@@ -68,7 +79,7 @@ def test_intervals_of_dominance_and_kappa_cover():
     for _ in range(400):
         which = rng.choice(4, 500, p=cells)
         found = similarity(np.stack([which <= 1, (which == 0) | (which == 2)]))
-        ends = found.dominance_interval(), found.kappa_interval()
+        ends = clopper_pearson(found.dominance, found.n), found.kappa_interval()
         for k, (truth, (low, high)) in enumerate(zip((0.10, kappa), ends, strict=True)):
             covered[k] += low[0, 1] <= truth <= high[0, 1]
     assert (covered / 400 > 0.92).all()
@@ -170,3 +181,121 @@ class TestPublicPredictions:
         p = right.mean(axis=1)
         expected = np.outer(p, p) + np.outer(1 - p, 1 - p)
         assert found.kappa == pytest.approx((observed - expected) / (1 - expected), abs=1e-12)
+
+
+@given(b=st.integers(0, 400), c=st.integers(0, 400))
+def test_exact_p_value(b, c):
+    found = float(mcnemar(b, c, 1000).p_value)
+    expected = reference([[100, b], [c, 100]], exact=True).pvalue if b + c else 1.0
+    assert found == pytest.approx(min(expected, 1.0), rel=1e-9, abs=1e-300)
+
+
+def test_large_counts_have_tiny_but_finite_p_values():
+    found = mcnemar([2000, 9000], [1000, 100], 50_000)
+    assert 0 < found.p_value[0] < 1e-70
+    assert 0 <= found.p_value[1] < 1e-300
+
+
+def test_models_that_never_differ():
+    found = mcnemar(0, 0, 10)
+    assert float(found.p_value) == 1.0
+    assert float(found.low) < 0 < float(found.high)
+
+
+def test_interval_covers_the_difference():
+    rng = np.random.default_rng(0)
+    cells = rng.multinomial(300, [0.6, 0.12, 0.08, 0.2], size=2000)
+    found = mcnemar(cells[:, 1], cells[:, 2], 300)
+    covered = ((found.low <= 0.04) & (found.high >= 0.04)).mean()
+    assert 0.935 < covered < 0.97
+
+
+def test_null_rejections_stay_below_the_level():
+    rng = np.random.default_rng(1)
+    cells = rng.multinomial(500, [0.6, 0.1, 0.1, 0.2], size=4000)
+    assert (mcnemar(cells[:, 1], cells[:, 2], 500).p_value <= 0.05).mean() <= 0.05
+
+
+@pytest.mark.parametrize(("m", "seed"), [(1, 0), (2, 1), (7, 2), (30, 3)])
+def test_holm_and_benjamini_hochberg(m, seed):
+    p = np.random.default_rng(seed).random(m).round(2) ** 2  # with ties, 0 and 1
+    assert holm(p) == pytest.approx(multipletests(p, method="holm")[1], abs=1e-12)
+    assert benjamini_hochberg(p) == pytest.approx(multipletests(p, method="fdr_bh")[1], abs=1e-12)
+
+
+def test_missing_p_values_stay_missing():
+    found = holm([0.01, float("nan"), 0.02])
+    assert np.isnan(found[1])
+    assert found[[0, 2]].tolist() == [0.02, 0.02]
+
+
+@pytest.mark.parametrize(("b", "c", "n"), [(-1, 2, 10), (6, 6, 10), (0, 0, 0)])
+def test_impossible_counts(b, c, n):
+    with pytest.raises(InputError, match="McNemar"):
+        mcnemar(b, c, n)
+
+
+def test_2384_validation_images_are_right_for_none_of_67(predictions):
+    file = np.load(predictions / "imagenetv2_67models_imagenet-validation-original.npz")
+    right = file["top1"] == file["labels"]
+    found = unsolved(right, file["labels"].astype(np.int64))
+    assert int(found.unsolved.sum()) == 2384
+    assert found.by_class[:, 0].sum() == 2384
+    assert (found.by_class[:, 1] == 50).all()
+    assert (right.mean(axis=0) == 0).sum() == 2384
+
+
+def test_unsolved_equals_a_loop():
+    rng = np.random.default_rng(0)
+    right = rng.random((6, 200)) < 0.2
+    baseline = np.array([1, 1, 1, 1, 0, 0], dtype=bool)
+    found = unsolved(right, rng.integers(0, 3, 200), baseline)
+    for m in range(6):
+        others = [k for k in range(6) if baseline[k] and k != m]
+        nobody = ~right[others].any(axis=0)
+        assert found.out_of[m] == nobody.sum()
+        assert found.solved[m] == (nobody & right[m]).sum()
+        assert found.low[m] <= found.share[m] <= found.high[m]
+
+
+def test_nothing_is_unsolved():
+    found = unsolved(np.ones((3, 4), bool), np.zeros(4, np.int64))
+    assert not found.unsolved.any()
+    assert np.isnan(found.share).all()
+    assert found.out_of.tolist() == [0, 0, 0]
+
+
+def test_without_labels_there_are_no_classes():
+    assert unsolved(np.zeros((2, 3), bool)).by_class.shape == (0, 2)
+
+
+def test_an_empty_baseline():
+    with pytest.raises(InputError, match="no baseline model"):
+        unsolved(np.ones((2, 3), bool), None, np.zeros(2, bool))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rank_agreement_is_scipys_spearman(seed):
+    rng = np.random.default_rng(seed)
+    hard = rng.random(300)
+    first, second = (rng.random((m, 300)) < hard for m in (7, 4))
+    found = rank_agreement(first, second)
+    expected = spearmanr(first.mean(axis=0), second.mean(axis=0)).statistic
+    assert found.spearman == pytest.approx(expected, abs=1e-12)
+    assert found.low < found.spearman < found.high
+
+
+def test_rank_agreement_is_undefined_with_a_reason():
+    found = rank_agreement(np.ones((2, 5), bool), np.eye(5, dtype=bool)[:2])
+    assert np.isnan(found.spearman)
+    assert "equally hard" in found.note
+    same = np.array([[1, 0, 1, 0, 1]], dtype=bool)
+    found = rank_agreement(same, same)
+    assert found.spearman == pytest.approx(1.0)
+    assert "no interval" in found.note
+
+
+@pytest.mark.parametrize("group", [np.ones((0, 3), bool), np.ones((1, 4), bool)])
+def test_groups_that_cannot_be_compared(group):
+    with pytest.raises(InputError, match="group"):
+        rank_agreement(np.eye(3, dtype=bool), group)

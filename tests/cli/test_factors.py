@@ -11,7 +11,7 @@ import pytest
 from scipy.special import expit
 
 from shiftbed.analysis.factors import factor_analysis
-from shiftbed.analysis.networks import network_table
+from shiftbed.analysis.pairs import network_table
 from shiftbed.cli import main
 from shiftbed.results.pairs import open_pairs
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from shiftbed.analysis.factors import factor_analysis
-from shiftbed.analysis.networks import NetworkTable
-from shiftbed.analysis.pairs import PairTable
+from shiftbed.analysis.pairs import NetworkTable, PairTable
 from shiftbed.errors import InputError
 from shiftbed.figures import save
 from shiftbed.figures.charts import Bars, Curves, Dots, Heatmap

@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from shiftbed.analysis.joint_counts import triplets
 from shiftbed.analysis.similarity import similarity
-from shiftbed.analysis.triplets import triplets
 from shiftbed.figures.similarity import (
     dominance_against_difference,
     dominance_map,

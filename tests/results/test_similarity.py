@@ -5,8 +5,7 @@ import polars as pl
 import pytest
 from statsmodels.stats.contingency_tables import mcnemar
 
-from shiftbed.analysis.difficulty import unsolved
-from shiftbed.analysis.similarity import similarity
+from shiftbed.analysis.similarity import similarity, unsolved
 from shiftbed.errors import InputError
 from shiftbed.results.answers import JointAnswers, answers_from_store
 from shiftbed.results.similarity import (

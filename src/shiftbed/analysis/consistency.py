@@ -5,7 +5,7 @@ An anchor frame counts under pm-k only if it *and* every reviewed frame within �
     pm-k = (1/A) Σ_a Π_{f: |f − a| ≤ k} 1[ŷ_f ∈ Y],    pm-0 = accuracy on the anchors.
 
 Y is the frame's own set of labels (ImageNet-Vid-Robust) or the anchor's (YTBB-Robust). Predictions
-are in superclasses: ``superclasses`` merges a model's logits into them by max.
+are in superclasses: ``shiftbed.labels.class_map`` merges a model's logits into them by max.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError, unknown
-from shiftbed.labels import LabelPolicy, class_map
 
 RULES = ("frame", "anchor")
 """Frames are judged by their own labels, or by their anchor's."""
@@ -44,11 +43,6 @@ class FrameSets:
     labels: tuple[tuple[int, ...], ...]
     """(pairs,): right answers of the frame in this pair."""
     rule: str
-
-    @property
-    def reach(self) -> int:
-        """The largest distance."""
-        return int(self.distance.max(initial=0))
 
     @cached_property
     def _answers(self) -> tuple[Integers, Integers]:
@@ -162,18 +156,3 @@ def pm_k(
         left_out=size - n,
         missing=tuple(sets.frames[i] for i in np.unique(sets.frame_of[unknown_pair])),
     )
-
-
-def superclasses(mapping: Mapping[int, int], count: int) -> LabelPolicy:
-    """The policy that merges classes into superclasses 0 … count−1: the max of their logits.
-
-    A superclass without a class is never predicted. (The released code of taori2020 gives these
-    the score 0, which a model with negative logits only could prefer.)
-
-    >>> superclasses({7: 1, 8: 1, 151: 0}, 3).describe()
-    '3 classes mapped to 3 (1 of them never predicted) by max of logits'
-    """
-    groups: dict[int, list[int]] = {}
-    for one, target in mapping.items():
-        groups.setdefault(int(target), []).append(int(one))
-    return class_map(groups, "max-logit", targets=count)

@@ -1,4 +1,4 @@
-"""OOD accuracy of one model without OOD labels, from how sure it is.
+"""OOD accuracy without OOD labels: from how sure a model is, and from how models agree.
 
 Average thresholded confidence (Garg, Balakrishnan, Lipton, Neyshabur and Sedghi 2022): a threshold
 t on a score s is learnt on ID data so that as many examples fall below it as are wrong,
@@ -8,16 +8,31 @@ the negative entropy Σ p log p.
 Difference of confidences (Guillory, Shankar, Ebrahimi, Darrell and Schmidt 2021): the estimate is
 a_ID − (c_ID − c_OOD), c the mean confidence; their regression over several calibration shifts needs
 labelled ones and is not used here. Average confidence is c_OOD itself.
+
+Agreement-on-the-line: Baek, Jiang, Raghunathan and Kolter (2022) observe that where accuracies
+under shift fall on a line in probit space, agreements of pairs of models do too, and it is the same
+line. Agreement needs no labels, so the line can be fitted on unlabelled OOD data: with A, A′ the
+agreements of a pair on ID and OOD data and a, a′ accuracies,
+
+    Φ⁻¹(A′) = w·Φ⁻¹(A) + b            fitted by least squares over all pairs,
+    ALine-S: a′_i = Φ(w·Φ⁻¹(a_i) + b),
+    ALine-D: ½(z_i + z_j) = Φ⁻¹(A′_ij) + w·(½(Φ⁻¹(a_i) + Φ⁻¹(a_j)) − Φ⁻¹(A_ij)), a′_i = Φ(z_i),
+
+the latter by least squares over all pairs, so that a model's own distance from the line counts.
+Errors come from a delete-a-group jackknife over ID images, OOD images and models, in probit space.
+They do not cover what no unlabelled data can show: that the line of agreements is not that of
+accuracies.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri, stdtrit, xlogy
+from scipy.special import ndtr, ndtri, stdtrit, xlogy
 
-from shiftbed.analysis.agreement_line import image_groups
-from shiftbed.analysis.intervals import check_level
+from shiftbed.analysis.intervals import check_level, off_boundary
+from shiftbed.analysis.joint_counts import same_counts
 from shiftbed.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -150,3 +165,219 @@ def _scores(values: ArrayLike, side: str) -> Floats:
         at = int(np.flatnonzero(~np.isfinite(found))[0])
         raise InputError(f"{side} score of example {at} is {found[at]}")
     return found
+
+
+Counts = NDArray[np.int64]
+TRUSTED_R2 = 0.95
+"""R² of the agreements' line from which on Baek and others take the estimates as good."""
+GROUPS = 20
+"""Groups of images, and at most of models, that the jackknife leaves out in turn."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AgreementLine:
+    """The line of agreements, and each model's OOD accuracy from it."""
+
+    slope: float
+    bias: float
+    slope_error: float
+    bias_error: float
+    """Jackknife standard errors."""
+    r2: float
+    """Of the agreements' fit, in probit space."""
+    pairs: int
+    dropped: int
+    """Pairs that agree always or never, which have no finite probit."""
+    agreement_id: Floats
+    agreement_ood: Floats
+    """(M, M)"""
+    simple: Floats
+    simple_low: Floats
+    simple_high: Floats
+    """(M,): ALine-S and its interval."""
+    direct: Floats
+    direct_low: Floats
+    direct_high: Floats
+    """(M,): ALine-D and its interval; NaN for fewer than three models."""
+    extrapolated: NDArray[np.bool_]
+    """(M,): ID accuracy outside the range of ID agreements that the line was fitted on."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the agreements lie on a line well enough (R² ≥ 0.95)."""
+        return self.r2 >= TRUSTED_R2
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What speaks against the estimates; nothing if nothing is seen to."""
+        found = []
+        if not self.holds:
+            found.append(f"R² of the agreements' line is {self.r2:.3f}, below {TRUSTED_R2}")
+        if self.pairs < 10:
+            found.append(f"only {self.pairs} pairs of models determine the line")
+        if self.slope <= 0:
+            found.append("agreement OOD falls with agreement ID")
+        outside = int(self.extrapolated.sum())
+        if outside:
+            have = "1 model has" if outside == 1 else f"{outside} models have"
+            found.append(f"{have} an ID accuracy outside the range of the pairs' ID agreements")
+        return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Fit:
+    slope: float
+    bias: float
+    r2: float
+    simple: Floats
+    direct: Floats
+    """Both in probit space."""
+
+
+def image_groups(n: int, groups: int = GROUPS, seed: int = 0) -> list[NDArray[np.int64]]:
+    """Images in random groups of the same size, give or take one: files are often sorted."""
+    order = np.random.default_rng(seed).permutation(n)
+    return [np.sort(part) for part in np.array_split(order, min(groups, n))]
+
+
+def agreement_on_the_line(
+    right_id: NDArray[np.bool_],
+    classes_id: NDArray[np.integer[Any]],
+    classes_ood: NDArray[np.integer[Any]],
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+) -> AgreementLine:
+    """OOD accuracies of M models from right and classes (M, N_id) and OOD classes (M, N_ood).
+
+    An ID accuracy of 0 or 1 is moved to (k+½)/(n+1). Needs three models: two make one pair, and a
+    line needs two points.
+    """
+    m, n_id = classes_id.shape
+    n_ood = classes_ood.shape[1]
+    if m != len(classes_ood):
+        raise InputError(f"{m} models on ID but {len(classes_ood)} on OOD data")
+    if m < 3:
+        raise InputError(f"agreement-on-the-line needs at least three models, got {m}")
+    if n_id < 2 or n_ood < 2:
+        raise InputError(f"agreement-on-the-line needs images, got {n_id} ID and {n_ood} OOD")
+    parts_id, parts_ood = image_groups(n_id, seed=seed), image_groups(n_ood, seed=seed + 1)
+    same_id = np.stack([same_counts(classes_id[:, part]) for part in parts_id])
+    same_ood = np.stack([same_counts(classes_ood[:, part]) for part in parts_ood])
+    right = np.stack([right_id[:, part].sum(axis=1) for part in parts_id])
+    whole = (right.sum(axis=0), same_id.sum(axis=0), same_ood.sum(axis=0))
+    models = np.arange(m)
+    fit = _fit(*whole, n_id, n_ood)
+
+    drawn = []  # (replicate of slope, bias, simple, direct), by what was left out
+    replicates = [
+        _fit(whole[0] - right[g], whole[1] - same_id[g], whole[2], n_id - len(part), n_ood)
+        for g, part in enumerate(parts_id)
+    ]
+    drawn.append([(models, one) for one in replicates])
+    replicates = [
+        _fit(whole[0], whole[1], whole[2] - same_ood[g], n_id, n_ood - len(part))
+        for g, part in enumerate(parts_ood)
+    ]
+    drawn.append([(models, one) for one in replicates])
+    if m > 3:
+        rest = [np.setdiff1d(models, part) for part in image_groups(m, seed=seed + 2)]
+        cut = [(whole[0][k], whole[1][np.ix_(k, k)], whole[2][np.ix_(k, k)]) for k in rest]
+        drawn.append([(k, _fit(*c, n_id, n_ood)) for k, c in zip(rest, cut, strict=True)])
+    variance = sum(_jackknife(one, fit, m) for one in drawn)
+    assert isinstance(variance, np.ndarray)
+    return _finish(fit, np.sqrt(variance), whole, (n_id, n_ood), level)
+
+
+def _finish(
+    fit: _Fit, errors: Floats, counts: tuple[Counts, ...], sizes: tuple[int, int], level: float
+) -> AgreementLine:
+    m = len(fit.simple)
+    agreement_id, agreement_ood = counts[1] / sizes[0], counts[2] / sizes[1]
+    usable = _usable(agreement_id, agreement_ood)
+    inside = agreement_id[usable]
+    accuracy = counts[0] / sizes[0]
+    half = float(stdtrit(GROUPS - 1, 0.5 + check_level(level) / 2)) * errors
+    simple, direct = half[2 : 2 + m], half[2 + m :]
+    return AgreementLine(
+        slope=fit.slope,
+        bias=fit.bias,
+        slope_error=float(errors[0]),
+        bias_error=float(errors[1]),
+        r2=fit.r2,
+        pairs=int(usable.sum()),
+        dropped=m * (m - 1) // 2 - int(usable.sum()),
+        agreement_id=agreement_id,
+        agreement_ood=agreement_ood,
+        simple=ndtr(fit.simple),
+        simple_low=ndtr(fit.simple - simple),
+        simple_high=ndtr(fit.simple + simple),
+        direct=ndtr(fit.direct),
+        direct_low=ndtr(fit.direct - direct),
+        direct_high=ndtr(fit.direct + direct),
+        extrapolated=(accuracy < inside.min()) | (accuracy > inside.max()),
+    )
+
+
+def _usable(agreement_id: Floats, agreement_ood: Floats) -> NDArray[np.bool_]:
+    """(M, M), upper triangle: pairs whose agreements have finite probits."""
+    inside = (agreement_id > 0) & (agreement_id < 1) & (agreement_ood > 0) & (agreement_ood < 1)
+    return np.triu(inside, 1)
+
+
+def _fit(right: Counts, same_id: Counts, same_ood: Counts, n_id: int, n_ood: int) -> _Fit:
+    m = len(right)
+    agreement = same_id / n_id, same_ood / n_ood
+    usable = _usable(*agreement)
+    if usable.sum() < 2:
+        raise InputError(
+            "agreement-on-the-line needs two pairs of models that agree on some examples and "
+            "disagree on others; all others are alike"
+        )
+    with np.errstate(divide="ignore"):
+        x, y = ndtri(agreement[0]), ndtri(agreement[1])
+    across, up = x[usable], y[usable]
+    spread = across - across.mean()
+    if float(spread @ spread) < 1e-12 * len(across):
+        raise InputError("agreement-on-the-line: all pairs agree equally often on the ID data")
+    slope = float(spread @ up / (spread @ spread))
+    bias = float(up.mean() - slope * across.mean())
+    total = float(((up - up.mean()) ** 2).sum())
+    left = float(((up - bias - slope * across) ** 2).sum())
+    z = ndtri(off_boundary(right / n_id, n_id))
+    j, k = np.nonzero(usable)
+    target = up + slope * ((z[j] + z[k]) / 2 - across)
+    # normal equations of ½(z_j + z_k) = target over the usable pairs
+    beside = usable | usable.T
+    gram = (np.diag(beside.sum(axis=1)) + beside) / 4
+    sums = (np.bincount(j, target, m) + np.bincount(k, target, m)) / 2
+    lonely = ~beside.any(axis=1)
+    direct = np.linalg.lstsq(gram, sums, rcond=None)[0]
+    return _Fit(
+        slope=slope,
+        bias=bias,
+        r2=1.0 - left / total if total > 0 else float("nan"),
+        simple=slope * z + bias,
+        direct=np.where(lonely, np.nan, direct),
+    )
+
+
+def _jackknife(replicates: list[tuple[NDArray[np.int64], _Fit]], fit: _Fit, m: int) -> Floats:
+    """(2 + 2M,): variance of slope, bias, ALine-S and ALine-D when groups are left out in turn.
+
+    (G−1)/G·Σ(θ_g − θ̄)². A model that was left out itself is placed by the line without it; it
+    has no ALine-D there, and its other replicates count for that one.
+    """
+    rows = np.full((len(replicates), 2 + 2 * m), np.nan)
+    z = (fit.simple - fit.bias) / fit.slope if fit.slope else np.zeros(m)
+    for row, (kept, one) in zip(rows, replicates, strict=True):
+        row[:2] = one.slope, one.bias
+        row[2 : 2 + m] = one.slope * z + one.bias
+        row[2 + kept] = one.simple
+        row[2 + m + kept] = one.direct
+    there = np.isfinite(rows)
+    count = there.sum(axis=0)
+    mean = np.where(there, rows, 0.0).sum(axis=0) / np.maximum(count, 1)
+    squares = np.where(there, rows - mean, 0.0) ** 2
+    each = squares.sum(axis=0) / np.maximum(count, 1)
+    return np.where(count > 1, (len(replicates) - 1) * each, np.nan)

@@ -5,11 +5,13 @@ environments. All take arrays over examples; unreadable and unlabelled examples 
 before, and counted.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -87,27 +89,6 @@ def environments(scale_gradient: ArrayLike) -> NDArray[np.bool_]:
     return np.asarray(scale_gradient, dtype=np.float64) > 0.0
 
 
-def environments_by_descent(
-    scale_gradient: ArrayLike, *, steps: int = 10_000, rate: float = 0.001, seed: int = 0
-) -> NDArray[np.bool_]:
-    """The same by gradient ascent with Adam on soft assignments, as the reference code does.
-
-    Maximises ½[(mean_i q_i g_i)² + (mean_i (1−q_i) g_i)²], q = sigmoid(w), from random w.
-    """
-    g = np.asarray(scale_gradient, dtype=np.float64)
-    w = np.random.default_rng(seed).standard_normal(len(g))
-    first, second = np.zeros_like(w), np.zeros_like(w)
-    for step in range(1, steps + 1):
-        q = 1.0 / (1.0 + np.exp(-w))
-        inside, outside = float((q * g).mean()), float(((1.0 - q) * g).mean())
-        slope = -(inside - outside) * g * q * (1.0 - q)  # of the loss; 1/n is Adam's to undo
-        first = 0.9 * first + 0.1 * slope
-        second = 0.999 * second + 0.001 * slope**2
-        move = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
-        w -= rate * move
-    return w > 0.0
-
-
 def demographic_disparity(predicted: ArrayLike, environment: ArrayLike) -> float:
     """Σ_e (n_e/n)·TV(P(ŷ), P(ŷ | e)) over the environments, of argmax predictions.
 
@@ -123,3 +104,61 @@ def demographic_disparity(predicted: ArrayLike, environment: ArrayLike) -> float
         share = np.bincount(index[inside], minlength=len(overall)) / inside.sum()
         total += float(inside.mean()) * 0.5 * float(np.abs(overall - share).sum())
     return total
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reliability:
+    """Accuracy over confidence in bins of equal width; arrays are (bins,), NaN in empty bins."""
+
+    edges: Floats
+    """(bins + 1,)"""
+    confidence: Floats
+    """Mean confidence of a bin's examples."""
+    accuracy: Floats
+    low: Floats
+    high: Floats
+    """Clopper–Pearson interval of the accuracy."""
+    n: NDArray[np.int64]
+    level: float
+
+    @property
+    def error(self) -> float:
+        """ECE = Σ_b (n_b/n)·|accuracy_b − confidence_b|."""
+        there = self.n > 0
+        gaps = np.abs(self.accuracy[there] - self.confidence[there])
+        return float((self.n[there] * gaps).sum() / self.n.sum())
+
+
+def reliability(
+    confidence: ArrayLike, right: ArrayLike, *, bins: int = 10, level: float = 0.95
+) -> Reliability:
+    """Bins [i/b, (i+1)/b), the last one with 1.0 in it, as ``calibration_error`` has them.
+
+    >>> found = reliability([0.95, 0.95, 0.55, 1.0], [True, False, True, True])
+    >>> found.n.tolist(), round(found.error, 4)
+    ([0, 0, 0, 0, 0, 1, 0, 0, 0, 3], 0.3375)
+    """
+    p, hit = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=bool)
+    if p.ndim != 1 or p.shape != hit.shape or not p.size:
+        raise InputError(f"confidences and answers must be two lists of one length, not {p.shape}")
+    if not ((p >= 0) & (p <= 1)).all():
+        raise InputError("confidences must lie between 0 and 1")
+    if bins < 1:
+        raise InputError(f"bins must be at least 1, is {bins}")
+    at = np.minimum((p * bins).astype(np.int64), bins - 1)
+    n = np.bincount(at, minlength=bins)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.bincount(at, weights=p, minlength=bins) / n
+        share = np.bincount(at, weights=hit, minlength=bins) / n
+    low, high = np.full(bins, np.nan), np.full(bins, np.nan)
+    there = n > 0
+    low[there], high[there] = clopper_pearson(share[there], n[there], level)
+    return Reliability(
+        edges=np.linspace(0, 1, bins + 1),
+        confidence=mean,
+        accuracy=share,
+        low=low,
+        high=high,
+        n=n,
+        level=level,
+    )

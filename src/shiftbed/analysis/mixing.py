@@ -6,7 +6,6 @@ line of the baseline is curved in accuracies, so the chord leaves it, and a mixe
 some effective robustness for free; an intervention should have more.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,16 +33,8 @@ def mixed(a: ArrayLike, b: ArrayLike, alpha: ArrayLike) -> Floats:
     return np.asarray(share * first + (1.0 - share) * second)
 
 
-def draw_mixed(a: Classes, b: Classes, alpha: float, seed: int = 0) -> Classes:
-    """One draw of a mixed classifier's predictions: A's with probability α, else B's."""
-    if a.shape != b.shape:
-        raise InputError(f"the two models answered {a.shape[-1]} and {b.shape[-1]} examples")
-    share = float(check_fractions([alpha], "α")[0])
-    return np.where(np.random.default_rng(seed).random(a.shape) < share, a, b)
-
-
-def majority_vote(classes: Classes, weights: Sequence[float] | None = None) -> Classes:
-    """(N,): the class most of the M models (M, N) answer, or with the largest total weight.
+def majority_vote(classes: Classes) -> Classes:
+    """(N,): the class most of the M models (M, N) answer.
 
     Of classes with as many votes the one answered by the earliest model wins: list the model to
     trust most first.
@@ -53,16 +44,11 @@ def majority_vote(classes: Classes, weights: Sequence[float] | None = None) -> C
     """
     if classes.ndim != 2 or not len(classes):
         raise InputError(f"a vote needs (models, examples), got shape {classes.shape}")
-    weight = np.ones(len(classes)) if weights is None else np.asarray(weights, dtype=np.float64)
-    if weight.shape != (len(classes),) or not (weight >= 0).all() or not weight.any():
-        raise InputError("a vote needs one weight per model, none negative and one above 0")
-    best = np.full(classes.shape[1], -1.0)
+    best = np.zeros(classes.shape[1], dtype=np.int64)
     winner: Classes = classes[0].copy()
     for row in classes:
-        votes = np.zeros(classes.shape[1])
-        for other, w in zip(classes, weight, strict=True):
-            votes += w * (other == row)
-        better = votes > best * (1 + 1e-12) if weights is not None else votes > best
+        votes = (classes == row).sum(axis=0)
+        better = votes > best
         best[better], winner[better] = votes[better], row[better]
     return winner
 
@@ -86,27 +72,23 @@ def robustness_of(
     baseline: Baseline,
     right_id: NDArray[Any],
     right_ood: NDArray[Any],
-    fitted_id: NDArray[np.bool_] | None = None,
-    fitted_ood: NDArray[np.bool_] | None = None,
+    fitted_id: NDArray[np.bool_],
+    fitted_ood: NDArray[np.bool_],
     *,
     level: float = 0.95,
 ) -> Robustness:
     """ρ of P made classifiers against a baseline, from their results (P, N_id) and (P, N_ood).
 
-    Results are right (1) or wrong (0) per example, or the probability of being right. With the
-    results of all models the baseline was fitted on, in the order they were given to the fit, the
-    intervals are paired: a made classifier shares its parts' examples. Without, each accuracy is
-    taken as of n independent answers, which is conservative.
+    Results are right (1) or wrong (0) per example, or the probability of being right. ``fitted_id``
+    and ``fitted_ood`` are the results of all models the baseline was fitted on, in the order they
+    were given to the fit: intervals are paired, as a made classifier shares its parts' examples.
     """
     p = len(right_id)
     if p != len(right_ood):
         raise InputError(f"{p} classifiers on ID but {len(right_ood)} on OOD data")
-    if fitted_id is None or fitted_ood is None:
-        rows, covariance, position = (right_id, right_ood), None, None
-    else:
-        rows = (np.vstack([fitted_id, right_id]), np.vstack([fitted_ood, right_ood]))
-        covariance = image_covariance(list(rows), ["id", "ood"])
-        position = np.concatenate([np.arange(len(fitted_id)), np.full(p, -1)])
+    rows = (np.vstack([fitted_id, right_id]), np.vstack([fitted_ood, right_ood]))
+    covariance = image_covariance(list(rows), ["id", "ood"])
+    position = np.concatenate([np.arange(len(fitted_id)), np.full(p, -1)])
     means = [np.asarray(side, dtype=np.float64).mean(axis=1) for side in rows]
     found = effective_robustness(
         baseline,

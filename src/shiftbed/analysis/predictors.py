@@ -99,19 +99,6 @@ def fit_group(x: Floats, y: Floats, group: str = "", level: float = 0.95) -> Fit
     )
 
 
-def slope_and_r2(x: Floats, y: Floats, groups: Sequence[Mask]) -> tuple[float, float]:
-    """m and R² of y = m·x + b, fitted within each group and averaged over the groups.
-
-    >>> x, y = np.array([1.0, 2, 3, 1, 2, 3]), np.array([2.0, 4, 6, 3, 6, 9])
-    >>> first = np.array([True] * 3 + [False] * 3)
-    >>> m, r2 = slope_and_r2(x, y, [first, ~first])
-    >>> round(m, 6), round(r2, 6)
-    (2.5, 1.0)
-    """
-    fits = [fit_group(x[group], y[group]) for group in groups]
-    return float(np.mean([f.slope for f in fits])), float(np.mean([f.r2 for f in fits]))
-
-
 def predictor(
     x: Floats,
     y: Floats,

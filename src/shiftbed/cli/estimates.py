@@ -157,7 +157,7 @@ def _with_interval(row: dict[str, Any]) -> str:
 
 
 def _line_notes(found: "LabelFree", rehearsed: tuple[float, float, int] | str) -> list[str]:
-    from shiftbed.analysis.agreement_line import TRUSTED_R2
+    from shiftbed.analysis.label_free import TRUSTED_R2
 
     notes = []
     line = found.line

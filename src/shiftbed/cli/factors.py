@@ -63,7 +63,7 @@ def factors(
 ) -> None:
     """What do many metrics measure? Factor analysis over networks, with intervals."""
     from shiftbed.analysis.factors import factor_analysis
-    from shiftbed.analysis.networks import COLUMNS, network_table, settings_table
+    from shiftbed.analysis.pairs import COLUMNS, network_table, settings_table
     from shiftbed.results.factors import loading_table
     from shiftbed.results.patterns import chosen_networks
 

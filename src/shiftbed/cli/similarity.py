@@ -161,7 +161,7 @@ def _extra(
     """Titles and tables of --unsolved and --difficulty."""
     import numpy as np
 
-    from shiftbed.analysis.difficulty import unsolved as measure
+    from shiftbed.analysis.similarity import unsolved as measure
     from shiftbed.results.similarity import (
         accuracy_groups,
         class_table,
@@ -211,7 +211,7 @@ def _triplets(
     answers: "JointAnswers", source: str, other: str, cone: float, level: float
 ) -> tuple[Any, dict[str, Any]]:
     """The triplets against another file or, if there is no such file, another setting."""
-    from shiftbed.analysis.triplets import triplets
+    from shiftbed.analysis.joint_counts import triplets
     from shiftbed.cli.answers import open_answers
     from shiftbed.results.answers import matched
 

@@ -166,7 +166,7 @@ def _predictiveness(source: Source, shift: str | None) -> Chart:
 
 def _factors(source: Source, shift: str | None) -> Chart:
     from shiftbed.analysis.factors import factor_analysis
-    from shiftbed.analysis.networks import network_table
+    from shiftbed.analysis.pairs import network_table
     from shiftbed.figures.factors import factor_panels
 
     found = factor_analysis(network_table(_pairs(source), None), bootstrap=200)

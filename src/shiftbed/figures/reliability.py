@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shiftbed.analysis.reliability import reliability
+from shiftbed.analysis.metrics import reliability
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Curve, Curves, Line
 from shiftbed.store import PredictionStore, read_answers

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from shiftbed.analysis.joint_counts import Triplets
 from shiftbed.analysis.similarity import Similarity
-from shiftbed.analysis.triplets import Triplets
 from shiftbed.figures.charts import Dots, Heatmap, Line
 
 _EQUAL = Line(name="y = x", slope=1.0)

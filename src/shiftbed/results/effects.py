@@ -15,11 +15,11 @@ from shiftbed.analysis.effects import (
     matched_differences,
     mean_over_targets,
     normalised_gap,
+    signed_rank,
 )
 from shiftbed.analysis.intervals import benjamini_hochberg, check_level
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.predictiveness import average_ranks
-from shiftbed.analysis.signedrank import signed_rank
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.predictiveness import Study, by_group
 

@@ -9,10 +9,11 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from shiftbed.analysis.agreement_line import AgreementLine, agreement_on_the_line
 from shiftbed.analysis.intervals import off_boundary
 from shiftbed.analysis.label_free import (
+    AgreementLine,
     Estimate,
+    agreement_on_the_line,
     average_confidence,
     difference_of_confidences,
     thresholded_confidence,

@@ -12,11 +12,12 @@ from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.predictiveness import (
     REASONS,
     Correlations,
+    TaskMean,
     correlations,
     residual_name,
+    task_mean,
     why_undefined,
 )
-from shiftbed.analysis.taskmean import TaskMean, task_mean
 from shiftbed.errors import InputError, unknown
 
 Floats = NDArray[np.float64]

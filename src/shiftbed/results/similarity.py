@@ -6,10 +6,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.analysis.difficulty import Unsolved, rank_agreement
 from shiftbed.analysis.intervals import benjamini_hochberg, clopper_pearson
-from shiftbed.analysis.mcnemar import holm, mcnemar
-from shiftbed.analysis.similarity import Similarity
+from shiftbed.analysis.similarity import Similarity, Unsolved, holm, mcnemar, rank_agreement
 from shiftbed.errors import InputError
 from shiftbed.results.answers import JointAnswers
 
