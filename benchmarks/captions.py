@@ -29,10 +29,10 @@ from shiftbed.captioning.words import SOFT, forms
 WHOLE = """
 import json, resource, sys, time
 import numpy, polars
-from shiftbed.captioning import make_test_set
+from shiftbed.captioning import captions
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 start = time.perf_counter()
-made = make_test_set([sys.argv[1]], sys.argv[2], sys.argv[3], min_matches=50, per_class=50)
+made = captions([sys.argv[1]], sys.argv[2], sys.argv[3], min_matches=50, per_class=50)
 seconds = time.perf_counter() - start
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps({"seconds": seconds, "mib": (peak - before) / 1024, "rows": made.rows}))

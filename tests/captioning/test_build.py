@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shiftbed.captioning import CaptionClass, make_test_set
+from shiftbed.captioning import CaptionClass, captions
 from shiftbed.errors import InputError
 
 CLASSES = [
@@ -65,7 +65,7 @@ def test_what_is_drawn(tmp_path_factory, rows, cut, shuffle, seed):
     folder = tmp_path_factory.mktemp("captions")
     one = write_csv(folder / "one.csv", rows)
     options = {"min_matches": 3, "per_class": 2, "seed": seed}
-    report = make_test_set([one], CLASSES, folder / "a", **options)
+    report = captions([one], CLASSES, folder / "a", **options)
 
     seen = {}
     for i, text in rows:
@@ -91,7 +91,7 @@ def test_what_is_drawn(tmp_path_factory, rows, cut, shuffle, seed):
     mixed = list(rows)
     shuffle.shuffle(mixed)
     parts = [write_csv(folder / "x.csv", mixed[:cut]), write_csv(folder / "w.csv", mixed[cut:])]
-    again = make_test_set(parts, CLASSES, folder / "b", **options)
+    again = captions(parts, CLASSES, folder / "b", **options)
     assert drawn_in(folder / "b") == test
     same = ("rows", "ambiguous", "labelled", "duplicates", "conflicts", "held_out_rows")
     assert [getattr(again, k) for k in same] == [getattr(report, k) for k in same]
@@ -106,7 +106,7 @@ def test_seeds_differ_and_repeat(tmp_path):
     source = write_csv(tmp_path / "c.csv", many(2000))
     drawn = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        make_test_set([source], CLASSES, tmp_path / name, seed=seed)
+        captions([source], CLASSES, tmp_path / name, seed=seed)
         drawn.append(drawn_in(tmp_path / name))
     assert drawn[0] == drawn[1]
     assert len(drawn[0]) == 150
@@ -115,9 +115,9 @@ def test_seeds_differ_and_repeat(tmp_path):
 
 def test_batches_change_nothing(tmp_path, monkeypatch):
     source = write_csv(tmp_path / "c.csv", many(500))
-    make_test_set([source], CLASSES, tmp_path / "a", min_matches=20, per_class=5)
+    captions([source], CLASSES, tmp_path / "a", min_matches=20, per_class=5)
     monkeypatch.setattr("shiftbed.captioning.delimited.BATCH", 7)
-    make_test_set([source], CLASSES, tmp_path / "b", min_matches=20, per_class=5)
+    captions([source], CLASSES, tmp_path / "b", min_matches=20, per_class=5)
     for name in ("test.csv", "holdout.csv", "classes.csv"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
@@ -128,8 +128,8 @@ def test_parquet_gives_the_same_images(tmp_path):
     frame = {"path": [f"im/{i}.jpg" for i, _ in rows], "caption": [t for _, t in rows]}
     pl.DataFrame(frame).write_parquet(tmp_path / "c.parquet")
     options = {"min_matches": 20, "per_class": 5}
-    make_test_set([source], CLASSES, tmp_path / "a", **options)
-    make_test_set([tmp_path / "c.parquet"], CLASSES, tmp_path / "b", **options)
+    captions([source], CLASSES, tmp_path / "a", **options)
+    captions([tmp_path / "c.parquet"], CLASSES, tmp_path / "b", **options)
     assert drawn_in(tmp_path / "a") == drawn_in(tmp_path / "b")
 
 
@@ -153,7 +153,7 @@ def test_an_adversarial_file(tmp_path):
     ]
     source = tmp_path / "c.csv"
     source.write_bytes(b"path,caption\n" + b"\n".join(bad) + b"\n" + good)
-    report = make_test_set([source], CLASSES, tmp_path / "out")
+    report = captions([source], CLASSES, tmp_path / "out")
     assert report.problems == {
         "invalid_utf8": 1,
         "malformed": 2,
@@ -182,7 +182,7 @@ def test_an_adversarial_file(tmp_path):
 def test_any_bytes_are_handled(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("fuzz")
     (folder / "c.csv").write_bytes(b"path,caption\n" + data)
-    report = make_test_set([folder / "c.csv"], CLASSES, folder / "o", min_matches=1, per_class=1)
+    report = captions([folder / "c.csv"], CLASSES, folder / "o", min_matches=1, per_class=1)
     assert report.rows == report.empty + report.unmatched + report.ambiguous + report.labelled
     assert report.test_examples == len(drawn_in(folder / "o"))
 
@@ -195,7 +195,7 @@ def test_the_manifest_opens(tmp_path):
     for i, _ in rows:
         image.new("RGB", (4, 4), (i, 0, 0)).save(tmp_path / f"im/{i}.jpg")
     source = write_csv(tmp_path / "c.csv", rows)
-    report = make_test_set([source], CLASSES, tmp_path / "out", min_matches=10, per_class=4)
+    report = captions([source], CLASSES, tmp_path / "out", min_matches=10, per_class=4)
     opened = data.open_test_set(report.opens, root=report.root)
     assert sorted(opened.labels.tolist()) == [0] * 4 + [1] * 4 + [2] * 4
     assert opened.examples == tuple(path for path, *_ in drawn_in(tmp_path / "out"))
@@ -216,8 +216,8 @@ def test_tars_make_a_tar(tmp_path):
                     member.size = len(content)
                     tar.addfile(member, io.BytesIO(content))
     options = {"min_matches": 10, "per_class": 5}
-    report = make_test_set([f"{tmp_path}/s-*.tar"], CLASSES, tmp_path / "a", **options)
-    make_test_set(shards[::-1], CLASSES, tmp_path / "b", **options)
+    report = captions([f"{tmp_path}/s-*.tar"], CLASSES, tmp_path / "a", **options)
+    captions(shards[::-1], CLASSES, tmp_path / "b", **options)
     tars = [(tmp_path / name / "test.tar").read_bytes() for name in "ab"]
     assert hashlib.sha256(tars[0]).digest() == hashlib.sha256(tars[1]).digest()
     opened = data.open_test_set(report.opens)
@@ -230,9 +230,7 @@ def test_tars_make_a_tar(tmp_path):
 def test_urls_get_a_place_to_be_saved_at(tmp_path):
     rows = [(f"http://x/{i}", "a dog") for i in range(5)]
     pl.DataFrame(rows, ["url", "caption"], orient="row").write_csv(tmp_path / "c.csv")
-    report = make_test_set(
-        [tmp_path / "c.csv"], CLASSES, tmp_path / "o", min_matches=5, per_class=5
-    )
+    report = captions([tmp_path / "c.csv"], CLASSES, tmp_path / "o", min_matches=5, per_class=5)
     test = read_rows(tmp_path / "o" / "test.csv")
     assert {row["url"] for row in test} == {url for url, _ in rows}
     assert len({row["path"] for row in test}) == 5
@@ -242,7 +240,7 @@ def test_urls_get_a_place_to_be_saved_at(tmp_path):
 
 def test_no_class_has_enough(tmp_path):
     source = write_csv(tmp_path / "c.csv", [(1, "a dog"), (2, "a dog"), (3, "a fox")])
-    report = make_test_set([source], CLASSES, tmp_path / "o")
+    report = captions([source], CLASSES, tmp_path / "o")
     assert report.test_examples == 0
     assert "'dog' has the most, 2" in report.note
     assert json.loads((tmp_path / "o" / "report.json").read_text())["ambiguous_share"] == 0
@@ -252,7 +250,7 @@ def test_one_path_of_two_ids(tmp_path):
     (tmp_path / "c.csv").write_text("id,path,caption\n1,a.jpg,dog\n2,a.jpg,dog\n")
     options = {"min_matches": 2, "per_class": 2, "id_column": "id"}
     with pytest.raises(InputError, match="the path of two ids"):
-        make_test_set([tmp_path / "c.csv"], CLASSES, tmp_path / "o", **options)
+        captions([tmp_path / "c.csv"], CLASSES, tmp_path / "o", **options)
 
 
 def test_a_killed_run_continues(tmp_path, monkeypatch):
@@ -268,7 +266,7 @@ def match(path, *rest):
     if path.name == "2.csv": os.kill(os.getpid(), 9)
     return whole(path, *rest)
 build._match_file = match
-build.make_test_set(sys.argv[2:], CLASSES, sys.argv[1], min_matches=20, per_class=5)
+build.captions(sys.argv[2:], CLASSES, sys.argv[1], min_matches=20, per_class=5)
 """
     command = [sys.executable, "-c", code, str(tmp_path / "a"), *map(str, sources)]
     assert subprocess.run(command, check=False).returncode == -9
@@ -278,9 +276,9 @@ build.make_test_set(sys.argv[2:], CLASSES, sys.argv[1], min_matches=20, per_clas
     matched = []
     whole = build._match_file
     monkeypatch.setattr(build, "_match_file", lambda p, *r: matched.append(p.name) or whole(p, *r))
-    make_test_set(sources, CLASSES, tmp_path / "a", **options)
+    captions(sources, CLASSES, tmp_path / "a", **options)
     assert matched == ["2.csv"]
-    make_test_set(sources, CLASSES, tmp_path / "b", **options)
+    captions(sources, CLASSES, tmp_path / "b", **options)
     for name in ("test.csv", "holdout.csv", "classes.csv"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     assert not (tmp_path / "a" / ".pieces").exists()
@@ -295,5 +293,5 @@ def test_a_damaged_piece_is_made_anew(tmp_path):
     name = build._fingerprint(source, make_matcher(CLASSES), Asked(), 0)
     (tmp_path / "o" / ".pieces").mkdir(parents=True)
     (tmp_path / "o" / ".pieces" / f"{name}.npz").write_bytes(b"PK no")
-    report = make_test_set([source], CLASSES, tmp_path / "o", min_matches=20, per_class=5)
+    report = captions([source], CLASSES, tmp_path / "o", min_matches=20, per_class=5)
     assert report.rows == 300

@@ -35,7 +35,7 @@ def test_own_predictions_get_paired_intervals(answers):
         *("import", "all_val.npz", "all_v2.npz", "-o", "all.parquet", "--shift", "s=val:v2"),
         *("--setting", "all_val=val", "--setting", "all_v2=v2"),
     )
-    assert "20 models (20 in the fit set), 2 settings, per-image results in 2, 1 shifts" in out
+    assert "20 models (20 in the fit set), 2 settings, per-image results in 2, 1 shift." in out
     paired = json.loads(
         run(
             answers,

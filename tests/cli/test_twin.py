@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from shiftbed.cli.policies import policy_of, read_class_map
+from shiftbed.cli.imports import policy_of
 from shiftbed.errors import InputError
-from shiftbed.labels import class_map, subset
+from shiftbed.labels import class_map, read_class_map, subset
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
 from tests.cli.in_process import shiftbed
 

@@ -1,6 +1,6 @@
 """ID test sets from image–text pairs: classes named in captions, balanced, held out (shi2023)."""
 
-from shiftbed.captioning.build import CaptionReport, make_test_set
+from shiftbed.captioning.build import CaptionReport, captions
 from shiftbed.captioning.classes import CaptionClass, read_classes
 from shiftbed.captioning.match import AMBIGUOUS, NONE, Matcher, make_matcher
 
@@ -10,7 +10,7 @@ __all__ = [
     "CaptionClass",
     "CaptionReport",
     "Matcher",
+    "captions",
     "make_matcher",
-    "make_test_set",
     "read_classes",
 ]

@@ -1,4 +1,4 @@
-"""``make_test_set``: from image–text pairs to a labelled, balanced, held-out ID test set.
+"""``captions``: from image–text pairs to a labelled, balanced, held-out ID test set.
 
 After shi2023, Section 5.1 and Appendix B.2. Two passes, each with a batch of rows in memory. The
 first matches classes and keeps 12 bytes for every row that names one; then the images are drawn;
@@ -9,8 +9,8 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,17 @@ from shiftbed.captioning.columns import Asked, Problems
 from shiftbed.captioning.match import AMBIGUOUS, NONE, Matcher, make_matcher
 from shiftbed.captioning.select import Selection, check_sizes, ranks, select
 from shiftbed.captioning.sources import batches, expand
-from shiftbed.captioning.writing import write_test_set
+from shiftbed.captioning.writing import class_counts, write_test_set
+from shiftbed.display import Result, Table, percent, records
 
-Heard = Callable[[str, int, int | None], None]
+_SHOWN = 20
+Progress = Callable[[str, int, int | None], None]
 """Is told which pass it is, how many rows are done, and how many there are if that is known."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaptionReport:
-    """What the captions came to; written as ``report.json``."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CaptionReport(Result):
+    """What the captions came to; a row per class with its matches and its test examples."""
 
     sources: tuple[str, ...]
     rows: int
@@ -70,12 +72,27 @@ class CaptionReport:
         named = self.ambiguous + self.labelled
         return self.ambiguous / named if named else None
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self) | {"ambiguous_share": self.ambiguous_share}
+    def tables(self) -> Iterator[Table]:
+        most = self.frame.sort("matches", descending=True, maintain_order=True).head(_SHOWN)
+        columns = {"class": "class_name", "label": "label", "matches": "matches"}
+        yield Table.of(
+            f"{self.kept_classes:,} of {self.classes:,} classes have at least "
+            f"{self.min_matches:,} matches",
+            most,
+            columns | {"test images": "test_examples"},
+            notes=self.notes,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        """What report.json holds: all but the rows."""
+        own = {k: v for k, v in vars(self).items() if k not in ("frame", "notes", "citation")}
+        return own | {"ambiguous_share": self.ambiguous_share}
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.summary() | {"per_class_counts": records(self.frame)}
 
 
-def make_test_set(
+def captions(
     sources: Iterable[str | Path],
     classes: str | Path | Sequence[CaptionClass],
     output: str | Path,
@@ -86,7 +103,7 @@ def make_test_set(
     text_column: str | None = None,
     tags_column: str | None = None,
     id_column: str | None = None,
-    hear: Heard = lambda stage, done, total: None,
+    progress: Progress = lambda stage, done, total: None,
 ) -> CaptionReport:
     """Make a test set from captions; writes test.csv (and test.tar), holdout.csv, classes.csv,
     kept.txt and, last, report.json into ``output``.
@@ -99,7 +116,7 @@ def make_test_set(
     asked = Asked(text=text_column, tags=tags_column, id=id_column)
     matcher = make_matcher(known)
     folder = Path(output)
-    pieces = _first_pass(paths, matcher, asked, seed, folder / ".pieces", hear)
+    pieces = _first_pass(paths, matcher, asked, seed, folder / ".pieces", progress)
     drawn = select(
         ((one.rank, one.code) for one in pieces),
         len(known),
@@ -107,11 +124,17 @@ def make_test_set(
         per_class=per_class,
     )
     total = sum((one.counts for one in pieces), Counter[str]())
-    held = _second_pass(paths, matcher, asked, seed, drawn, total["rows"], hear)
-    written = write_test_set(folder, paths, known, drawn, held)
+    held = _second_pass(paths, matcher, asked, seed, drawn, total["rows"], progress)
+    counts = class_counts(known, drawn)
+    written = write_test_set(folder, paths, known, drawn, held, counts)
     report = CaptionReport(
+        frame=counts,
         sources=tuple(map(str, paths)),
-        **{name: total[name] for name in ("rows", "empty", "unmatched", "ambiguous", "labelled")},
+        rows=total["rows"],
+        empty=total["empty"],
+        unmatched=total["unmatched"],
+        ambiguous=total["ambiguous"],
+        labelled=total["labelled"],
         duplicates=drawn.duplicates,
         conflicts=drawn.conflicts,
         problems={
@@ -132,9 +155,35 @@ def make_test_set(
         note=_note(drawn, known, min_matches) or written.note,
     )
     with write_atomically(folder / "report.json") as file:
-        file.write(json.dumps(report.as_dict(), indent=1, ensure_ascii=False).encode())
+        file.write(json.dumps(report.summary(), indent=1, ensure_ascii=False).encode())
     _forget(folder / ".pieces")
-    return report
+    return replace(report, notes=tuple(_words(report, folder)))
+
+
+def _words(report: CaptionReport, folder: Path) -> Iterator[str]:
+    """The report in sentences."""
+    if len(report.frame) > _SHOWN:
+        more = len(report.frame) - _SHOWN
+        yield f"… and {more:,} more classes in {folder / 'classes.csv'}"
+    yield (
+        f"{report.rows:,} rows: {report.labelled:,} name one class, {report.ambiguous:,} several "
+        f"({percent(report.ambiguous_share) or '–'} % of those that name any), "
+        f"{report.unmatched:,} none, {report.empty:,} have no text."
+    )
+    yield (
+        f"{report.duplicates:,} rows repeat an image; {report.conflicts:,} images were dropped "
+        "because their rows name different classes."
+    )
+    for kind, count in report.problems.items():
+        yield f"{count:,} rows: {kind.replace('_', ' ')}."
+    start = f" (paths start at {report.root})" if report.root else ""
+    yield (
+        f"Test set: {report.test_examples:,} images of {report.kept_classes:,} classes, "
+        f"{report.opens}{start}"
+    )
+    yield f"Keep out of training: {report.held_out_rows:,} rows, {folder / 'holdout.csv'}"
+    if report.note:
+        yield report.note
 
 
 def _note(drawn: Selection, classes: Sequence[CaptionClass], least: int) -> str:
@@ -162,7 +211,7 @@ def _first_pass(
     asked: Asked,
     seed: int,
     folder: Path,
-    hear: Heard,
+    progress: Progress,
 ) -> list[_Piece]:
     pieces: list[_Piece] = []
     for path in paths:
@@ -170,19 +219,19 @@ def _first_pass(
         place = folder / f"{_fingerprint(path, matcher, asked, seed)}.npz"
         piece = _read_piece(place)
         if piece is None:
-            piece = _match_file(path, matcher, asked, seed, partial(_tell, hear, done))
+            piece = _match_file(path, matcher, asked, seed, partial(_tell, progress, done))
             _write_piece(place, piece)
         pieces.append(piece)
-        hear("match", done + piece.counts["rows"], None)
+        progress("match", done + piece.counts["rows"], None)
     return pieces
 
 
-def _tell(hear: Heard, before: int, rows: int) -> None:
-    hear("match", before + rows, None)
+def _tell(progress: Progress, before: int, rows: int) -> None:
+    progress("match", before + rows, None)
 
 
 def _match_file(
-    path: Path, matcher: Matcher, asked: Asked, seed: int, hear: Callable[[int], None]
+    path: Path, matcher: Matcher, asked: Asked, seed: int, progress: Callable[[int], None]
 ) -> _Piece:
     problems, counts = Problems(), Counter[str]()
     rank, code = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int32)]
@@ -199,7 +248,7 @@ def _match_file(
             ambiguous=int((found == AMBIGUOUS).sum()),
             labelled=int((found >= 0).sum()),
         )
-        hear(counts["rows"])
+        progress(counts["rows"])
     counts.update({f"problem:{kind}": n for kind, n in problems.counts.items()})
     return _Piece(rank=np.concatenate(rank), code=np.concatenate(code), counts=counts)
 
@@ -211,7 +260,7 @@ def _second_pass(
     seed: int,
     drawn: Selection,
     total: int,
-    hear: Heard,
+    progress: Progress,
 ) -> pl.DataFrame:
     """All rows of the drawn images: source, row, id, …, rank and the class matched."""
     held, done = [], 0
@@ -220,7 +269,7 @@ def _second_pass(
             rank = ranks(frame["identity"], seed)
             inside = np.isin(rank, drawn.ranks)
             done += len(frame)
-            hear("collect", done, total)
+            progress("collect", done, total)
             if not inside.any():
                 continue
             some = frame.filter(pl.Series(inside))
@@ -250,7 +299,7 @@ def _read_piece(place: Path) -> _Piece | None:
             counts = Counter[str](json.loads(str(read["counts"])))
             return _Piece(rank=read["rank"], code=read["code"], counts=counts)
     except (OSError, ValueError, KeyError, EOFError):
-        return None  # it is made anew
+        return None  # it is computed again
 
 
 def _write_piece(place: Path, piece: _Piece) -> None:

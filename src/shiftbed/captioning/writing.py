@@ -36,6 +36,7 @@ def write_test_set(
     classes: Sequence[CaptionClass],
     drawn: Selection,
     held: pl.DataFrame,
+    counts: pl.DataFrame,
 ) -> Written:
     """Write test.csv, test.tar for tars, holdout.csv, classes.csv and kept.txt.
 
@@ -48,13 +49,7 @@ def write_test_set(
     rows = [_row(one, classes, paths) for one in images]
     _write_csv(folder / "test.csv", _TEST, rows)
     _write_csv(folder / "holdout.csv", ("source", "row", "id"), _held_rows(paths, held))
-    counts = zip(classes, drawn.matches.tolist(), drawn.kept.tolist(), strict=True)
-    per_class = len(images) // max(1, int(drawn.kept.sum()))
-    _write_csv(
-        folder / "classes.csv",
-        ("label", "class_name", "matches", "kept", "test_examples"),
-        ((i, c.name, n, kept, per_class if kept else 0) for i, (c, n, kept) in enumerate(counts)),
-    )
+    _write_csv(folder / "classes.csv", counts.columns, counts.iter_rows())
     with write_atomically(folder / "kept.txt") as file:
         file.writelines(f"{label}\n".encode() for label in np.flatnonzero(drawn.kept))
     if tars:
@@ -67,6 +62,20 @@ def write_test_set(
         return Written(opens=str(folder / "test.csv"), root=str(folder), note=note)
     root = os.path.commonpath([path.absolute().parent for path in paths])
     return Written(opens=str(folder / "test.csv"), root=root, note="")
+
+
+def class_counts(classes: Sequence[CaptionClass], drawn: Selection) -> pl.DataFrame:
+    """A row per class: label, class_name, matches, kept and test_examples."""
+    per_class = len(drawn.ranks) // max(1, int(drawn.kept.sum()))
+    return pl.DataFrame(
+        {
+            "label": range(len(classes)),
+            "class_name": [one.name for one in classes],
+            "matches": drawn.matches,
+            "kept": drawn.kept,
+            "test_examples": per_class * drawn.kept.astype(np.int64),
+        }
+    )
 
 
 def _one_per_image(drawn: Selection, held: pl.DataFrame) -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from shiftbed.cli.imports import ClassMapFile
 from shiftbed.cli.output import AsJson, Level, as_json, percent, records, table
-from shiftbed.cli.policies import ClassMapFile
 from shiftbed.errors import InputError
 
 
@@ -36,7 +36,7 @@ def consistency(
 
     policy = None
     if class_map is not None:
-        from shiftbed.cli.policies import read_class_map
+        from shiftbed.labels import read_class_map
 
         policy = read_class_map(class_map, "max-logit")
     found = consistency_table(

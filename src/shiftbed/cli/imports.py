@@ -1,12 +1,39 @@
-"""``shiftbed import``: results you have, as a testbed file."""
+"""Files in and out: ``shiftbed import``, ``captions``, and ``store`` with its verbs."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shiftbed.cli.output import AsJson, as_json, pairs
+from shiftbed.cli.output import AsJson, Level, pairs, show
+from shiftbed.cli.progress import Progress
 from shiftbed.errors import InputError
+
+if TYPE_CHECKING:
+    from shiftbed.labels import LabelPolicy
+    from shiftbed.records import Shift
+
+store = typer.Typer(help="Check, clean and exchange prediction stores.", no_args_is_help=True)
+Where = Annotated[str, typer.Argument(help="A prediction store.")]
+Column = Annotated[str | None, typer.Option(help="Where the usual names do not decide.")]
+SubsetText = Annotated[
+    str | None, typer.Option("--subset", help="Only these classes: 1,5,7 or a file of indices.")
+]
+ClassMapFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--class-map",
+        help="A JSON file, {target: classes} or {class: target}: many classes to one.",
+    ),
+]
+Like = Annotated[
+    str | None,
+    typer.Option(help="The classes of a test set of the catalogue, such as imagenet-a."),
+]
+How = Annotated[
+    str | None,
+    typer.Option(help="Combine mapped classes by max (default), mean, sum or max-logit."),
+]
 
 
 def import_(
@@ -54,17 +81,12 @@ def import_(
     json: AsJson = False,
 ) -> None:
     """Import results into a testbed file that every command takes as --testbed."""
-    from shiftbed.importing import import_results
-    from shiftbed.testbed import write_testbed
+    from shiftbed.importing import import_results, save_testbed
 
-    if output.suffix != ".parquet":
-        raise InputError(f"--output must end in .parquet, got {output.name!r}")
-    if unit not in (None, "fraction", "percent"):
-        raise InputError(f"--unit must be fraction or percent, got {unit!r}")
     bed = import_results(
         files,
         name=name or output.stem,
-        unit=cast(Literal["fraction", "percent"] | None, unit),
+        unit=unit,
         layout=layout,
         sizes=_sizes(n or []),
         setting_names=pairs(setting or [], "--setting", "NAME=SETTING"),
@@ -76,24 +98,7 @@ def import_(
         licence=licence,
         citation=citation,
     )
-    write_testbed(bed, output)
-    facts = {
-        "testbed": bed.name,
-        "file": str(output),
-        "models": len(bed.models),
-        "settings": len(bed.settings),
-        "shifts": [s.name for s in bed.shifts],
-        "fit_set": int(bed.models["in_fit_set"].sum()),
-        "per_image": sorted(bed.results),
-    }
-    if json:
-        as_json(facts)
-        return
-    per_image = f", per-image results in {len(bed.results)}" if bed.results else ""
-    print(
-        f"{output}: {facts['models']} models ({facts['fit_set']} in the fit set), "
-        f"{facts['settings']} settings{per_image}, {len(bed.shifts)} shifts."
-    )
+    show(save_testbed(bed, output), json)
 
 
 def _sizes(texts: list[str]) -> dict[str, int]:
@@ -105,10 +110,10 @@ def _sizes(texts: list[str]) -> dict[str, int]:
     return sizes
 
 
-def _shifts(texts: list[str]) -> list[Any]:
+def _shifts(texts: list[str]) -> "list[Shift]":
     from shiftbed.records import Shift
 
-    shifts: list[Any] = []
+    shifts = []
     for name, text in pairs(texts, "--shift", "NAME=ID:OOD").items():
         ids, colon, ood = text.partition(":")
         if not colon or not ids or not ood:
@@ -117,3 +122,159 @@ def _shifts(texts: list[str]) -> list[Any]:
             Shift(name=name, kind="natural-dataset", source=tuple(ids.split("+")), target=ood)
         )
     return shifts
+
+
+def captions(
+    sources: Annotated[
+        list[str],
+        typer.Argument(help=".csv, .tsv, .parquet or .tar files of image–text pairs, or globs."),
+    ],
+    classes: Annotated[
+        str, typer.Option(help="Names and synonyms: a .csv, .json or .txt file, or imagenet-1k.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the test set.")],
+    min_matches: Annotated[int, typer.Option(help="Keep classes with as many.", min=1)] = 100,
+    per_class: Annotated[int, typer.Option(help="Test images per class.", min=1)] = 50,
+    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    text_column: Column = None,
+    tags_column: Column = None,
+    id_column: Column = None,
+    json: AsJson = False,
+) -> None:
+    """Make a balanced ID test set of captioned images, and the rows to keep out of training."""
+    from shiftbed.captioning import captions
+
+    with _Rows(quiet=json) as bar:
+        made = captions(
+            sources,
+            classes,
+            output,
+            min_matches=min_matches,
+            per_class=per_class,
+            seed=seed,
+            text_column=text_column,
+            tags_column=tags_column,
+            id_column=id_column,
+            progress=bar.rows,
+        )
+    show(made, json)
+    if not made.test_examples:
+        raise typer.Exit(1)
+
+
+class _Rows(Progress):
+    """A bar per pass over the captions."""
+
+    def rows(self, stage: str, done: int, total: int | None) -> None:
+        """How many rows a pass has read."""
+        if self.bars is None:
+            return
+        if (stage, "") not in self.tasks:
+            self.tasks[stage, ""] = self.bars.add_task(stage, total=total, rate="rows")
+        self.bars.update(self.tasks[stage, ""], completed=done, total=total)
+
+
+@store.command()
+def verify(store: Where, json: AsJson = False) -> None:
+    """Find missing, duplicate or damaged rows. Exit code 1 if there are any."""
+    from shiftbed.results.stores import verify_store
+
+    found = verify_store(store)
+    show(found, json)
+    if not found.whole:
+        raise typer.Exit(1)
+
+
+@store.command()
+def gc(store: Where, json: AsJson = False) -> None:
+    """Remove leftovers, orphans and damaged parts; a run computes them again."""
+    from shiftbed.results.stores import clean_store
+
+    show(clean_store(store), json)
+
+
+@store.command()
+def export(
+    store: Where,
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .npz or .csv file.")],
+    setting: Annotated[str, typer.Option(help="Which setting.")],
+    model: Annotated[list[str] | None, typer.Option(help="Only these models.")] = None,
+) -> None:
+    """Export predictions: .npz (models, top1, labels) or .csv (model, file, class, probability)."""
+    from shiftbed.importing.exchange import export_predictions
+
+    written = export_predictions(store, output, setting=setting, models=model)
+    print(f"wrote {output}: {written} predictions")
+
+
+@store.command("import")
+def import_predictions(
+    store: Where,
+    files: Annotated[list[Path], typer.Argument(help=".npz or .csv files of predictions.")],
+    setting: Annotated[
+        str | None, typer.Option(help="The setting they are of (default: the file's name).")
+    ] = None,
+) -> None:
+    """Import predictions per image into a store."""
+    from shiftbed.importing.exchange import import_predictions
+
+    count = import_predictions(store, files, setting=setting)
+    print(f"{store}: {count} cells imported")
+
+
+@store.command()
+def twin(
+    store: Where,
+    setting: Annotated[str, typer.Option(help="The setting whose twin is made, such as val.")],
+    subset: SubsetText = None,
+    class_map: ClassMapFile = None,
+    like: Like = None,
+    how: How = None,
+    name: Annotated[
+        str | None, typer.Option(help="The twin's name (default: SETTING@CLASSES).")
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option(help="Only these models.")] = None,
+    level: Level = 0.95,
+    json: AsJson = False,
+) -> None:
+    """Make a setting's class twin from stored predictions; no model runs again.
+
+    Exit code 1 if some images of some model are not decided by what is stored.
+    """
+    from shiftbed.results.stores import twins
+
+    policy = policy_of(subset, class_map, how, like)
+    named = name or (f"{setting}@{like}-classes" if like else None)
+    found = twins(store, setting, policy, name=named, models=model, level=level)
+    show(found, json)
+    if not found.decided:
+        raise typer.Exit(1)
+
+
+def policy_of(
+    subset: str | None, class_map: Path | None, how: str | None, like: str | None = None
+) -> "LabelPolicy":
+    """The label policy that the options name; exactly one of them must be given."""
+    from shiftbed import catalogue, labels
+
+    if sum(one is not None for one in (subset, class_map, like)) != 1:
+        raise InputError("give one of --subset, --class-map and --like")
+    if how is not None and class_map is None:
+        raise InputError("--how goes with --class-map")
+    if subset is not None:
+        return labels.subset(_indices(subset))
+    if class_map is not None:
+        return labels.read_class_map(class_map, how or "max")
+    return catalogue.policy_of(str(like))
+
+
+def _indices(text: str) -> list[int]:
+    path = Path(text)
+    try:
+        source = path.read_text(encoding="utf-8") if path.is_file() else text
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--subset: {text} cannot be read: {error}") from None
+    words = source.replace(",", " ").strip("[] \n").split()
+    if not words or not all(word.isdigit() for word in words):
+        raise InputError(f"--subset: expected class indices such as 1,5,7 or a file, got {text!r}")
+    return [int(word) for word in words]

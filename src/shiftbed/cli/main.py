@@ -7,7 +7,6 @@ import typer
 
 from shiftbed.cli import (
     across,
-    captions,
     catalogue,
     consistency,
     corrupt,
@@ -28,7 +27,6 @@ from shiftbed.cli import (
     probes,
     running,
     similarity,
-    stores,
     testbeds,
     training,
     weights,
@@ -43,7 +41,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(testbeds.app, name="testbeds")
-app.add_typer(stores.app, name="store")
+app.add_typer(imports.store, name="store")
 app.add_typer(catalogue.shifts, name="shifts")
 app.add_typer(catalogue.data, name="data")
 app.command("place")(placing.place)
@@ -78,7 +76,7 @@ app.command("soup")(weights.soup)
 app.command("linear")(linear.linear)
 app.command("probe")(probes.probe)
 app.command("consistency")(consistency.consistency)
-app.command("captions")(captions.captions)
+app.command("captions")(imports.captions)
 app.command("corrupt")(corrupt.corrupt)
 app.command("mce")(corrupt.mce)
 

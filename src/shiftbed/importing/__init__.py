@@ -2,12 +2,19 @@
 
 Tables (CSV, TSV, Parquet, JSON, JSON Lines) come in four layouts: ``wide`` with a row per model,
 ``long`` with a row per model and setting, the result files of ``timm`` and those of ``open_clip``.
-``predictions`` are .npz files with what each model said of each image. Nothing here writes a file,
-and nothing ambiguous is guessed: input that could mean two things is refused in one line that says
-where it is and what to do.
+``predictions`` are .npz files with what each model said of each image. Nothing ambiguous is
+guessed: input that could mean two things is refused in one line that says where it is and what to
+do.
 """
 
 from shiftbed.importing.predictions import ModelResults, read_predictions
-from shiftbed.importing.results import LAYOUTS, import_results
+from shiftbed.importing.results import LAYOUTS, SavedTestbed, import_results, save_testbed
 
-__all__ = ["LAYOUTS", "ModelResults", "import_results", "read_predictions"]
+__all__ = [
+    "LAYOUTS",
+    "ModelResults",
+    "SavedTestbed",
+    "import_results",
+    "read_predictions",
+    "save_testbed",
+]

@@ -1,10 +1,14 @@
-"""``import_results``: files in, a testbed out."""
+"""``import_results``: files in, a testbed out; ``save_testbed`` writes it to a file."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
+import numpy as np
+import polars as pl
+
+from shiftbed.display import Result, Table, counted
 from shiftbed.errors import InputError, unknown
 from shiftbed.importing.assemble import assemble
 from shiftbed.importing.known import detect, read_open_clip, read_timm, timm_setting
@@ -13,10 +17,10 @@ from shiftbed.importing.part import Part, part_of_predictions
 from shiftbed.importing.predictions import Predictions, parse_predictions
 from shiftbed.importing.reading import is_archive, read_bytes, read_table
 from shiftbed.importing.same import file_keys, name_settings, unite
-from shiftbed.importing.table import Table
+from shiftbed.importing.table import Table as TextTable
 from shiftbed.importing.values import MOST, Unit
 from shiftbed.records import Shift
-from shiftbed.testbed import Testbed
+from shiftbed.testbed import Testbed, write_testbed
 from shiftbed.testbed.select import Choice
 
 LAYOUTS = ("wide", "long", "timm", "open_clip", "predictions")
@@ -26,7 +30,7 @@ def import_results(
     paths: Sequence[str | Path],
     *,
     name: str | None = None,
-    unit: Unit | None = None,
+    unit: str | None = None,
     layout: str | None = None,
     sizes: Mapping[str, int] | None = None,
     setting_names: Mapping[str, str] | None = None,
@@ -51,16 +55,16 @@ def import_results(
     if not listed:
         raise InputError("no file to import")
     sizes, setting_names = dict(sizes or {}), dict(setting_names or {})
-    _check(unit, layout, sizes, setting_names)
+    unit = _check(unit, layout, sizes, setting_names)
     found = [_read(str(path), layout) for path in listed]
-    tables = [one for one in found if isinstance(one, Table)]
+    tables = [one for one in found if isinstance(one, TextTable)]
     _check_used("column", [*info, *ignore], {c for one in tables for c in one.frame.columns})
-    predictions = [one for group in found if not isinstance(group, Table) for one in group]
+    predictions = [one for group in found if not isinstance(group, TextTable) for one in group]
     named, keys = name_settings(predictions, setting_names)
     united = iter(unite(named))
     parts: list[Part] = []
     for one in found:
-        if isinstance(one, Table):
+        if isinstance(one, TextTable):
             part, more = _part(one.drop(ignore), layout, unit, info, setting_names)
             parts.append(part)
             keys |= more
@@ -80,9 +84,58 @@ def import_results(
     )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SavedTestbed(Result):
+    """A testbed and the file it was written to; a row per setting."""
+
+    testbed: Testbed
+    file: str
+
+    def tables(self) -> Iterator[Table]:
+        facts = self.to_dict()
+        per_image = len(facts["per_image"])
+        yield Table(
+            notes=(
+                f"{self.file}: {facts['models']} models ({facts['fit_set']} in the fit set), "
+                f"{facts['settings']} settings"
+                + (f", per-image results in {per_image}" if per_image else "")
+                + f", {counted(len(facts['shifts']), 'shift')}.",
+            )
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        bed = self.testbed
+        return {
+            "testbed": bed.name,
+            "file": self.file,
+            "models": len(bed.models),
+            "settings": len(bed.settings),
+            "shifts": [shift.name for shift in bed.shifts],
+            "fit_set": int(bed.models["in_fit_set"].sum()),
+            "per_image": sorted(bed.results),
+        }
+
+
+def save_testbed(testbed: Testbed, path: str | Path) -> SavedTestbed:
+    """Write a testbed file (.parquet), which every function and command opens as a testbed."""
+    if Path(path).suffix != ".parquet":
+        raise InputError(f"a testbed file (--output) must end in .parquet, got {Path(path).name!r}")
+    write_testbed(testbed, path)
+    frame = pl.DataFrame(
+        {
+            "setting": testbed.settings,
+            "models": np.isfinite(testbed.value).sum(axis=0),
+            "n": [testbed.usual_size(setting) for setting in testbed.settings],
+            "per_image": [setting in testbed.results for setting in testbed.settings],
+        },
+        schema={"setting": pl.String, "models": pl.Int64, "n": pl.Int64, "per_image": pl.Boolean},
+    )
+    return SavedTestbed(frame=frame, testbed=testbed, file=str(path), citation=testbed.citation)
+
+
 def _check(
     unit: str | None, layout: str | None, sizes: Mapping[str, Any], names: Mapping[str, str]
-) -> None:
+) -> Unit | None:
     if unit is not None and unit not in get_args(Unit):
         raise unknown("unit", str(unit), get_args(Unit))
     if layout is not None and layout not in LAYOUTS:
@@ -96,6 +149,7 @@ def _check(
     for old, new in names.items():
         if not new.strip():
             raise InputError(f"the new name of {old!r} is empty")
+    return cast(Unit | None, unit)
 
 
 def _check_used(what: str, given: Collection[str], known: set[str]) -> None:
@@ -115,7 +169,7 @@ def _check_percent(parts: Sequence[Part]) -> None:
         )
 
 
-def _read(path: str, layout: str | None) -> Table | list[Predictions]:
+def _read(path: str, layout: str | None) -> TextTable | list[Predictions]:
     data = read_bytes(path)
     archive = is_archive(data) or Path(path).suffix.lower() == ".npz"
     if archive and layout not in (None, "predictions"):
@@ -126,7 +180,7 @@ def _read(path: str, layout: str | None) -> Table | list[Predictions]:
 
 
 def _part(
-    table: Table,
+    table: TextTable,
     layout: str | None,
     unit: Unit | None,
     info: Collection[str],

@@ -14,6 +14,7 @@ array([[3., 2., 1.]])
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,18 @@ from shiftbed.labels.steps import (
     whole_number,
 )
 
-__all__ = ["HOW", "Judged", "LabelPolicy", "class_map", "full", "multi_label", "subset"]
+__all__ = [
+    "HOW",
+    "Judged",
+    "LabelPolicy",
+    "class_map",
+    "full",
+    "multi_label",
+    "read_class_map",
+    "subset",
+]
+_LIMIT = 1 << 26
+"""The largest file of a class map, in bytes."""
 
 
 def full(classes: int) -> "LabelPolicy":
@@ -94,6 +106,38 @@ def class_map(
     )
     policy = LabelPolicy((step,))
     return full(of).then(policy) if of is not None else policy
+
+
+def read_class_map(path: str | Path, how: str = "max") -> "LabelPolicy":
+    """A class map from a JSON file: ``{target: [classes, …]}`` or ``{class: target}``.
+
+    Targets that are numbers are the labels 0, 1, …
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size > _LIMIT:
+            raise InputError(f"{path}: too large for a class map")
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: cannot be read as a class map: {error}") from None
+    groups: dict[Any, list[int]] = {}
+    if isinstance(read, dict) and read and all(isinstance(v, list) for v in read.values()):
+        groups = read
+    elif isinstance(read, dict) and read and all(_is_pair(k, v) for k, v in read.items()):
+        for one, target in read.items():
+            groups.setdefault(str(target), []).append(int(one))
+    else:
+        raise InputError(f"{path}: expected {{target: [classes, …]}} or {{class: target}}")
+    if not all(str(key).isdigit() for key in groups):
+        return class_map(groups, how)
+    numbered = {int(key): classes for key, classes in groups.items()}
+    return class_map(numbered, how, targets=max(numbered) + 1)
+
+
+def _is_pair(one: str, target: object) -> bool:
+    return one.isdigit() and isinstance(target, int | str) and not isinstance(target, bool)
 
 
 def multi_label() -> "LabelPolicy":

@@ -1,0 +1,318 @@
+"""What the catalogue of natural shifts holds, and what of it lies in a directory.
+
+``shifts()`` lists every shift, ``shift(name)`` explains one (or a test set, or a task of domains),
+``check_data(directory)`` recognises test sets on disk and says what is missing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from shiftbed import catalogue
+from shiftbed.catalogue import KnownShift, Task, TestSetEntry
+from shiftbed.display import Result, Table
+from shiftbed.errors import unknown
+from shiftbed.records import KINDS
+from shiftbed.testbed import published
+
+if TYPE_CHECKING:
+    from shiftbed.evaluation.data.authors.recognise import Recognised
+
+_LISTED: dict[str, Any] = {
+    "name": pl.String,
+    "kind": pl.String,
+    "task": pl.String,
+    "family": pl.String,
+    "source": pl.String,
+    "target": pl.String,
+    "classes": pl.Int64,
+    "images": pl.Int64,
+    "types": pl.List(pl.String),
+    "held_out": pl.List(pl.String),
+    "published": pl.List(pl.String),
+}
+_SHOWN = 10
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Shifts(Result):
+    """Shifts of the catalogue, a row each."""
+
+    single: tuple[KnownShift, ...]
+    """Those that a person sees one by one."""
+    tasks: tuple[Task, ...]
+    """Tasks of domains whose pairs are only counted for a person."""
+
+    def tables(self) -> Iterator[Table]:
+        yield Table.of(
+            f"{len(self.frame)} shifts",
+            [_facts(one) for one in self.single],
+            {
+                "shift": "name",
+                "kind": "kind",
+                "ID setting": "source",
+                "OOD setting": "target",
+                "classes": ("classes", _count),
+                "images": ("images", _count),
+            },
+            left=4,
+        )
+        if self.tasks:
+            yield Table(
+                title="Tasks of domains",
+                columns=("task", "domains (* artificial)", "classes", "pairs", "held-out OOD"),
+                rows=tuple(_task_row(one) for one in self.tasks),
+                notes=self.notes,
+                left=2,
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"shifts": list(self.frame.iter_rows(named=True)), "pairs": self.notes[0]}
+
+
+def shifts(task: str | None = None, kind: str | None = None) -> Shifts:
+    """Every shift of the catalogue, or only those of a task of domains or of one kind.
+
+    >>> shifts(task="pacs").frame["name"][0]
+    'pacs/art_painting-to-cartoon'
+    """
+    if kind is not None and kind not in KINDS:
+        raise unknown("kind of shift", kind, KINDS)
+    only = None if task is None else catalogue.find_task(task).name
+    found = [
+        one
+        for one in catalogue.shifts()
+        if (only is None or one.family == only) and (kind is None or one.kind == kind)
+    ]
+    tasks = catalogue.tasks()
+    names = {one.name for one in tasks}
+    return Shifts(
+        frame=pl.DataFrame([_facts(one) for one in found], schema=_LISTED),
+        single=tuple(one for one in found if only is not None or one.family not in names),
+        tasks=tasks if only is None and kind in (None, "natural-dataset") else (),
+        notes=(
+            catalogue.count_of_pairs(),
+            "shiftbed shifts --task NAME lists a task's pairs, shiftbed shifts show NAME explains "
+            "a test set, a task or a shift.",
+        ),
+    )
+
+
+def _facts(one: KnownShift) -> dict[str, Any]:
+    facts = {name: getattr(one, name) for name in _LISTED}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in facts.items()}
+
+
+def _count(images: int | None) -> str:
+    return "not known" if images is None else f"{images:,}"
+
+
+def _task_row(task: Task) -> tuple[str, ...]:
+    domains = [d.name + ("*" if d.type == "artificial" else "") for d in task.domains]
+    held = sum(bool(task.held_out(*pair)) for pair in task.pairs)
+    return task.name, ", ".join(domains), f"{task.classes:,}", str(len(task.pairs)), str(held)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Explained(Result):
+    """What is known of a test set, a task of domains or a shift, a row per fact."""
+
+    title: str
+    facts: dict[str, Any]
+
+    def tables(self) -> Iterator[Table]:
+        rows = tuple(self.frame.iter_rows())
+        yield Table(title=self.title, columns=("", ""), rows=rows, left=2)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.facts)
+
+
+def shift(name: str) -> Explained:
+    """What a shift, a test set or a task is: its ID twin, label policy, layout on disk, licence,
+    citation and published lines.
+
+    >>> shift("imagenet-a").facts["label_policy"]
+    'subset of 200 of 1000 classes, logits sliced before argmax'
+    """
+    found = catalogue.look_up(name)
+    if isinstance(found, Task):
+        facts = _task(found)
+    elif isinstance(found, KnownShift):
+        target = catalogue.find(found.target.partition("@")[0])
+        facts = _facts(found) | {"layout": target.tree, "citation": target.citation}
+        facts |= {"published": [_line(one) for one in found.published]}
+    else:
+        facts = _test_set(found)
+    words = [(key, _words(value)) for key, value in facts.items()]
+    return Explained(
+        frame=pl.DataFrame(words, schema=["fact", "value"], orient="row"),
+        title=found.title,
+        facts=facts,
+        citation=facts["citation"],
+    )
+
+
+def _test_set(entry: TestSetEntry) -> dict[str, Any]:
+    policy = entry.policy
+    own = f"all {entry.classes:,} classes of its own"
+    return {
+        "name": entry.name,
+        "what": entry.about,
+        "kind": entry.kind or "ID set",
+        "classes": entry.classes,
+        "images": entry.images,
+        "id_twin": entry.twin,
+        "label_policy": own if policy is None else policy.describe(),
+        "layout": entry.tree,
+        "parts": list(entry.parts),
+        "licence": entry.licence,
+        "citation": entry.citation,
+        "published": [_line(one) for one in entry.published],
+        "checked_against": _checks(entry),
+    }
+
+
+def _line(name: str) -> dict[str, Any]:
+    """A published line as the shipped testbed gives it; ``shiftbed fit`` has its intervals."""
+    bed, _, shift = name.partition(":")
+    fitted = published(bed).fit(shift)
+    return {
+        "line": name,
+        "models": fitted.n,
+        "scale": fitted.scale.name,
+        "r2": fitted.r2,
+        "pieces": [
+            {"slope": piece.weights[0], "intercept": piece.intercept} for piece in fitted.lines
+        ],
+        "command": f"shiftbed fit --testbed {bed} --shift {shift}",
+    }
+
+
+def _checks(entry: TestSetEntry) -> list[str]:
+    """What the set on disk is compared with when it is opened."""
+    checks = [f"{one:,} images" for one in (entry.images, *entry.also) if one is not None]
+    checks += [f"{entry.per_class:,} of each class"] if entry.per_class else []
+    return checks + ([f"labels' fingerprint {entry.digest}"] if entry.digest else [])
+
+
+def _task(task: Task) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "what": f"task of {len(task.domains)} domains over {task.classes:,} classes",
+        "paper": f"wenzel2022, Table S1: {task.paper}" if task.paper else None,
+        "kind": "natural-dataset",
+        "classes": task.classes,
+        "domains": [
+            {"name": f"{task.name}/{d.name}", "type": d.type, "images": d.images}
+            for d in task.domains
+        ],
+        "splits": list(task.splits),
+        "pairs": len(task.pairs),
+        "pairs_with_held_out": sum(bool(task.held_out(*pair)) for pair in task.pairs),
+        "label_policy": f"all {task.classes:,} classes of its own",
+        "layout": task.tree,
+        "licence": task.licence,
+        "citation": task.citation,
+    }
+
+
+def _words(value: Any) -> str:
+    """A fact in a cell."""
+    if value is None:
+        return "none"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list):
+        some = [_item(one) if isinstance(one, dict) else str(one) for one in value]
+        more = f" and {len(some) - _SHOWN} more" if len(some) > _SHOWN else ""
+        return (", ".join(some[:_SHOWN]) + more) or "none"
+    return str(value)
+
+
+def _item(one: dict[str, Any]) -> str:
+    """A domain, or a published line."""
+    if "type" in one:
+        return f"{one['name']} ({one['type']}, {_count(one['images'])} images)"
+    form = " and ".join(f"{p['slope']:.3f}·x {p['intercept']:+.3f}" for p in one["pieces"])
+    return f"{one['line']} ({form} on {one['scale']}, R² {one['r2']:.3f}, {one['models']} models)"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DataCheck(Result):
+    """Test sets of the catalogue that were recognised in a directory, a row each."""
+
+    directory: str
+    found: "tuple[Recognised, ...]"
+    gaps: tuple[str, ...]
+    """What is missing of sets that have several parts."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that is recognised is whole."""
+        return all(one.complete for one in self.found)
+
+    def tables(self) -> Iterator[Table]:
+        if not self.found:
+            none = f"{self.directory}: no test set of the catalogue is recognised in it; "
+            yield Table(notes=(f"{none}shiftbed shifts show NAME says how each lies on disk.",))
+            return
+        yield Table.of(
+            f"{self.directory}: {len(self.found)} test sets of the catalogue",
+            self.frame,
+            {
+                "test set": "spec",
+                "state": ("complete", lambda yes: "complete" if yes else "incomplete"),
+                "images": ("images", _count),
+                "published": ("expected", _count),
+                "missing or different": ("missing", "; ".join),
+            },
+            notes=self.notes,
+            left=2,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = list(self.frame.iter_rows(named=True))
+        return {"directory": self.directory, "found": rows, "gaps": list(self.gaps)}
+
+
+def check_data(directory: str | Path) -> DataCheck:
+    """Recognise test sets of the catalogue in a directory, at any depth to four."""
+    from shiftbed.evaluation.data.authors.recognise import gaps, recognise
+
+    found = tuple(recognise(Path(directory)))
+    rows = [
+        {
+            "name": one.name,
+            "spec": one.spec,
+            "complete": one.complete,
+            "images": one.images,
+            "expected": one.expected,
+            "missing": list(one.missing),
+            "layout": catalogue.find(one.name).tree,
+        }
+        for one in found
+    ]
+    absent = tuple(gaps(found))
+    expected = [f"{row['name']}: expected {row['layout']}" for row in rows if row["missing"]]
+    return DataCheck(
+        frame=pl.DataFrame(
+            rows,
+            schema={
+                "name": pl.String,
+                "spec": pl.String,
+                "complete": pl.Boolean,
+                "images": pl.Int64,
+                "expected": pl.Int64,
+                "missing": pl.List(pl.String),
+                "layout": pl.String,
+            },
+        ),
+        directory=str(directory),
+        found=found,
+        gaps=absent,
+        notes=(*absent, *expected),
+    )

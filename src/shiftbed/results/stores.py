@@ -1,0 +1,126 @@
+"""Prediction stores: is one whole, what was cleaned up in it, class twins of its settings."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from shiftbed.display import Result, Row, Table, counted, percent
+from shiftbed.labels import LabelPolicy
+from shiftbed.results.twins import twin_table
+from shiftbed.store import PredictionStore, collect_garbage, verify
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StoreCheck(Result):
+    """Every problem of a store: kind, where it is, what is wrong."""
+
+    store: str
+    cells: int
+    """How many (model, setting) cells the store has."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing, duplicate or damaged."""
+        return not len(self.frame)
+
+    def tables(self) -> Iterator[Table]:
+        if self.whole:
+            whole = f"{self.store}: {self.cells} cells, nothing missing, duplicate or damaged."
+            yield Table(notes=(whole,))
+        else:
+            title = f"{self.store}: {counted(len(self.frame), 'problem')}"
+            yield Table.of(title, self.frame, {c: c for c in ("kind", "where", "what")}, left=3)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"cells": self.cells, "problems": list(self.frame.iter_rows(named=True))}
+
+
+def verify_store(store: str | Path | PredictionStore) -> StoreCheck:
+    """Missing, duplicate and damaged rows of a store (``shiftbed store verify``)."""
+    opened = _opened(store)
+    names = dict.fromkeys(("kind", "where", "what"), pl.String)
+    problems = pl.DataFrame([asdict(one) for one in verify(opened)], schema=names)
+    return StoreCheck(frame=problems, store=opened.files.root, cells=len(opened.cells()))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StoreCleaned(Result):
+    """The files that were removed, a row each."""
+
+    store: str
+
+    def tables(self) -> Iterator[Table]:
+        yield Table(notes=(f"{self.store}: {counted(len(self.frame), 'file')} removed.",))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"removed": self.frame["file"].to_list()}
+
+
+def clean_store(store: str | Path | PredictionStore) -> StoreCleaned:
+    """Remove leftovers, orphans and damaged parts; a run computes them again (``store gc``)."""
+    opened = _opened(store)
+    removed = pl.DataFrame({"file": collect_garbage(opened)}, schema={"file": pl.String})
+    return StoreCleaned(frame=removed, store=opened.files.root)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Twins(Result):
+    """The twins of a setting under a label policy, a row per model."""
+
+    setting: str
+    policy: LabelPolicy
+    level: float
+
+    @property
+    def decided(self) -> bool:
+        """Whether every image of every model is decided by what is stored."""
+        return not self.frame["value"].null_count()
+
+    def tables(self) -> Iterator[Table]:
+        yield Table.of(
+            f"Twins of {self.setting}: {self.policy.describe()}",
+            self.frame,
+            {
+                "model": "model",
+                "accuracy": lambda r: (
+                    percent(r["value"]) or _between(r, "at_least", "to", "at_most")
+                ),
+                f"{100 * self.level:g} % interval": lambda r: _between(r, "low", "…", "high"),
+                "n": lambda r: f"{r['n']:,}",
+                "undecided": lambda r: f"{r['undecided']:,}",
+                "from": "computed_from",
+                "note": "note",
+            },
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = list(self.frame.iter_rows(named=True))
+        return {"setting": self.setting, "policy": self.policy.describe(), "twins": rows}
+
+
+def twins(
+    store: str | Path | PredictionStore,
+    setting: str,
+    policy: LabelPolicy,
+    *,
+    name: str | None = None,
+    models: Iterable[str] | None = None,
+    level: float = 0.95,
+) -> Twins:
+    """Class twins of a setting from stored predictions, written into the store; no model runs.
+
+    ``name``: what the twin is called, by default SETTING@CLASSES.
+    """
+    made = twin_table(_opened(store), setting, policy, name=name, models=models, level=level)
+    return Twins(frame=made, setting=setting, policy=policy, level=level)
+
+
+def _between(row: Row, low: str, word: str, high: str) -> str:
+    return "" if row[low] is None else f"{percent(row[low])} {word} {percent(row[high])}"
+
+
+def _opened(store: str | Path | PredictionStore) -> PredictionStore:
+    return store if isinstance(store, PredictionStore) else PredictionStore.existing(store)
