@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 from shiftbed.errors import InputError
 from shiftbed.evaluation.corrupt_part import eight_bits
 from shiftbed.evaluation.corruptions import NAMES, Corruption, severities
-from shiftbed.evaluation.data.decode import NoImage, decode_file
+from shiftbed.evaluation.data.images import NoImage, decode_file
 from shiftbed.evaluation.perturbations import SEVERITIES
 from shiftbed.evaluation.preprocessing import Preprocessing
 

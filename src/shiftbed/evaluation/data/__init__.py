@@ -33,8 +33,9 @@ an image without a label                   label −1, noted; never counted as w
 
 from shiftbed.evaluation.data.batching import Batch, Transform, batches
 from shiftbed.evaluation.data.digests import DigestCache
-from shiftbed.evaluation.data.opening import open_test_set
-from shiftbed.evaluation.data.record import Images, TestSet, Unreadable, UnreadableImage, check
+from shiftbed.evaluation.data.formats import open_test_set
+from shiftbed.evaluation.data.images import Images
+from shiftbed.evaluation.data.test_set import TestSet, Unreadable, UnreadableImage, check
 
 __all__ = [
     "Batch",

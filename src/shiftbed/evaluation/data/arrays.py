@@ -1,26 +1,31 @@
-"""Images in NumPy files.
+"""Images in arrays: NumPy files, and arrays in memory.
 
 ``.npz``: arrays ``images`` and ``labels`` (or ``x`` and ``y``), or pairs with a prefix such as
 ``usps_test_images`` and ``usps_test_labels``, chosen by ``FILE.npz:usps_test``. ``.npy``: the
 images, with the labels in ``labels.npy`` beside it or in a file that is named. Images are uint8, or
 floats in [0, 1], which are rounded to 8 bits; of shape (N, H, W), (N, H, W, C) or (N, C, H, W).
+Files are mapped into memory where possible; Python objects in them are never read.
 """
 
 import hashlib
+import threading
+import weakref
+import zipfile
+import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.data.decode import NoImage
 from shiftbed.evaluation.data.digests import DigestCache, cached
-from shiftbed.evaluation.data.found import Found, Options, shown, some
-from shiftbed.evaluation.data.npfiles import array_names, open_array
-from shiftbed.evaluation.data.record import Images
+from shiftbed.evaluation.data.images import Images, NoImage
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
 
 _IMAGES = ("images", "x", "X", "data")
 _LABELS = ("labels", "y", "Y", "targets")
@@ -28,19 +33,14 @@ _GROUPS = ("groups", "group")
 _CHANNELS = (1, 3, 4)
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayImages(Images):
-    """Rows of an array in a file; the array is opened when needed and never pickled."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ArrayFile:
+    """An array in a file; opened when needed, and never pickled."""
 
     path: str
     key: str | None
-    layout: str
     form: tuple[tuple[int, ...], str]
     """Shape and dtype, as they were when the test set was opened."""
-    rows: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_pixels"}
@@ -56,35 +56,57 @@ class ArrayImages(Images):
             object.__setattr__(self, "_pixels", pixels)
         return pixels
 
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ArrayImages(Images):
+    """Rows of an array, in memory or in a file."""
+
+    source: NDArray[Any] | ArrayFile
+    layout: str
+    """NHW, NHWC or NCHW."""
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def pixels(self) -> NDArray[Any]:
+        """The whole array."""
+        return self.source if isinstance(self.source, np.ndarray) else self.source.pixels
+
     def load(self, row: int) -> Image.Image:
         """The picture: mode L, RGB or RGBA."""
         pixels = np.asarray(self.pixels[self.rows[row]])
         if self.layout == "NCHW":
             pixels = pixels.transpose(1, 2, 0)
-        if pixels.ndim == 3 and pixels.shape[2] == 1:
-            pixels = pixels[:, :, 0]
-        return Image.fromarray(np.ascontiguousarray(_to_bytes(pixels)))
+        return picture_of(_to_bytes(pixels))
 
     def data(self, row: int) -> bytes:
-        """The bytes of the row."""
-        return np.ascontiguousarray(self.pixels[self.rows[row]]).tobytes()
+        """Form and bytes of the row."""
+        form = f"{self.pixels.dtype.str}{self.pixels.shape[1:]}".encode()
+        return form + np.ascontiguousarray(self.pixels[self.rows[row]]).tobytes()
 
     def take(self, rows: NDArray[np.int64]) -> "ArrayImages":
         """Only these, in this order."""
         return replace(self, rows=self.rows[rows])
 
     def digests(self, cache: DigestCache | None) -> list[bytes]:
-        """SHA-256 of form and bytes of each row."""
-        form = f"{self.pixels.dtype.str}{self.pixels.shape[1:]}".encode()
-        part = f"{self.key} {hashlib.sha256(self.rows.tobytes()).hexdigest()}"
-
-        def compute(_: object) -> bytes:
-            return b"".join(
-                hashlib.sha256(form + self.data(row)).digest() for row in range(len(self))
-            )
-
-        joined = cached([(Path(self.path), part)], compute, cache)[0]
+        """SHA-256 of form and bytes of each row; of files, kept in the cache."""
+        if isinstance(self.source, np.ndarray):
+            return super().digests(cache)
+        part = f"{self.source.key} {hashlib.sha256(self.rows.tobytes()).hexdigest()}"
+        every = Images.digests
+        joined = cached(
+            [(Path(self.source.path), part)], lambda _: b"".join(every(self, None)), cache
+        )[0]
         return [joined[at : at + 32] for at in range(0, len(joined), 32)]
+
+
+def picture_of(pixels: NDArray[np.uint8]) -> Image.Image:
+    """The picture of (H, W) or (H, W, C) bytes: mode L, RGB or RGBA."""
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    return Image.fromarray(np.ascontiguousarray(pixels))
 
 
 def _to_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
@@ -96,7 +118,7 @@ def _to_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     return np.rint(pixels.astype(np.float64) * 255).astype(np.uint8)
 
 
-def read_arrays(path: Path, prefix: str | None, options: Options) -> Found:
+def read_arrays(path: Path, prefix: str | None, options: Options) -> RawExamples:
     """The images of an ``.npz`` or ``.npy`` file in its order."""
     labels: NDArray[Any] | None
     if path.suffix.lower() == ".npz":
@@ -112,18 +134,18 @@ def read_arrays(path: Path, prefix: str | None, options: Options) -> Found:
         labels = None if options.unlabelled else open_array(beside, None)
     pixels = open_array(path, image_key)
     images = ArrayImages(
-        str(path.absolute()),
-        image_key,
-        _layout(where, pixels, options.layout),
-        (pixels.shape, pixels.dtype.str),
-        np.arange(len(pixels)),
+        source=ArrayFile(
+            path=str(path.absolute()), key=image_key, form=(pixels.shape, pixels.dtype.str)
+        ),
+        layout=layout_of(where, pixels, options.layout),
+        rows=np.arange(len(pixels)),
     )
     try:
         images.load(0)
     except NoImage as error:
         raise InputError(f"{where}: image 0 has {error}; scale the images first") from None
     digits = len(str(len(pixels) - 1))
-    return Found(
+    return RawExamples(
         where=where,
         examples=tuple(f"{row:0{digits}d}" for row in range(len(pixels))),
         images=images,
@@ -174,7 +196,7 @@ def _by_prefix(names: list[str], usual: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _layout(where: str, pixels: NDArray[Any], asked: str | None) -> str:
+def layout_of(where: str, pixels: NDArray[Any], asked: str | None) -> str:
     """NHW, NHWC or NCHW, asked for if both of these are possible."""
     shape = pixels.shape
     if pixels.dtype != np.uint8 and pixels.dtype.kind != "f":
@@ -202,3 +224,98 @@ def _column(where: str, what: str, values: NDArray[Any], size: int) -> NDArray[A
     if values.shape != (size,):
         raise InputError(f"{where}: {what} are of shape {values.shape}, expected ({size},)")
     return values
+
+
+LIMIT = 16 * 2**30
+"""The most bytes to which a compressed array is unpacked."""
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, SyntaxError),
+    *(NotImplementedError, RuntimeError, MemoryError, OverflowError, TypeError, ValueError),
+    *(TokenError, Warning),  # NumPy's, about odd headers
+)
+_LOADING = threading.Lock()
+_LOADED: "weakref.WeakValueDictionary[tuple[object, ...], NDArray[Any]]" = (
+    weakref.WeakValueDictionary()
+)
+
+
+def array_names(path: Path) -> list[str]:
+    """Names of the arrays in an ``.npz`` file."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except _DAMAGED as error:
+        raise _refusal(path, None, error) from None
+
+
+def open_array(path: Path, key: str | None) -> NDArray[Any]:
+    """An array of an ``.npz`` file, or the one of an ``.npy`` file; one copy per process."""
+    try:
+        stat = path.stat()
+        identity = (str(path), key, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        with _LOADING:
+            array = _LOADED.get(identity)
+            if array is None:
+                array = _load(path, key)
+                _LOADED[identity] = array
+        return array
+    except _DAMAGED as error:
+        if isinstance(error, InputError):
+            raise
+        raise _refusal(path, key, error) from None
+
+
+def _load(path: Path, key: str | None) -> NDArray[Any]:
+    if key is None:
+        if path.stat().st_size == 0:
+            raise InputError(f"{path}: an empty file")
+        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return mapped
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(f"{key}.npy")
+        if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
+            array = _map_member(path, member)
+            if array is not None:
+                return array
+        if member.file_size > LIMIT:
+            raise InputError(
+                f"{path}, array {shown(key)}: unpacks to {member.file_size / 2**30:.0f} GiB; save "
+                "it uncompressed, so that it can be mapped"
+            )
+        with archive.open(member) as file:
+            unpacked: NDArray[Any] = npy.read_array(file, allow_pickle=False)
+            return unpacked
+
+
+def _map_member(path: Path, member: zipfile.ZipInfo) -> NDArray[Any] | None:
+    """An uncompressed member, mapped; None if its header is of another kind."""
+    with path.open("rb") as file:
+        file.seek(member.header_offset + 26)
+        name, extra = file.read(2), file.read(2)
+        start = member.header_offset + 30 + sum(int.from_bytes(n, "little") for n in (name, extra))
+        file.seek(start)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        header = read.get(npy.read_magic(file))
+        if header is None:
+            return None
+        shape, fortran, dtype = header(file)
+        offset = file.tell()
+    size = dtype.itemsize * int(np.prod(shape, dtype=object))
+    if dtype.hasobject or not size or offset + size > start + member.file_size:
+        return None  # to be read, or refused, by the ordinary way
+    mapped: NDArray[Any] = np.memmap(
+        path, dtype=dtype, mode="r", offset=offset, shape=shape, order="F" if fortran else "C"
+    )
+    return mapped
+
+
+def _refusal(path: Path, key: str | None, error: BaseException) -> InputError:
+    where = f"{path}, array {shown(key)}" if key is not None else str(path)
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{path}: no such file")
+    text = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    if "allow_pickle" in text or "bject arrays" in text:
+        return InputError(
+            f"{where}: holds Python objects, which are not read: they can run code; save numbers"
+        )
+    return InputError(f"{where}: cannot be read as a NumPy file: {text}")

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.record import TestSet, Unreadable, UnreadableImage
+from shiftbed.evaluation.data.test_set import TestSet, Unreadable, UnreadableImage
 
 Transform = Callable[[Image.Image], NDArray[np.uint8]]
 """A picture in any mode to uint8 (H, W, C), the same shape for all."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data.files import printable
-from shiftbed.evaluation.data.found import Options, some
+from shiftbed.evaluation.data.raw_examples import Options, some
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from shiftbed.evaluation.data.decode import NoImage, decode_file
 from shiftbed.evaluation.data.digests import DigestCache, cached, hash_file
-from shiftbed.evaluation.data.record import Images
+from shiftbed.evaluation.data.images import Images, NoImage, decode_file
 
 
 @dataclass(frozen=True)

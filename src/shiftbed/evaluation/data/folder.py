@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.decode import EXTENSIONS
 from shiftbed.evaluation.data.files import FileImages, printable
-from shiftbed.evaluation.data.found import Found, Options, some
+from shiftbed.evaluation.data.images import EXTENSIONS
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, some
 
 _NOTED = 20
 
 
-def read_folder(path: Path, options: Options) -> Found:
+def read_folder(path: Path, options: Options) -> RawExamples:
     """The images of a folder in the order of classes' and files' names."""
     directories, loose = _children(path)
     if not directories and not options.unlabelled:
@@ -48,7 +48,7 @@ def read_folder(path: Path, options: Options) -> Found:
     names.sort(key=lambda name: name.split(os.sep))
     examples = printable(names)
     same = tuple(names) == examples
-    return Found(
+    return RawExamples(
         where=str(path),
         examples=examples,
         images=FileImages(str(path.absolute()), examples if same else tuple(names)),

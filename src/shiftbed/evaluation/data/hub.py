@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.columns import Columns, choose_columns, usable_ids, values
-from shiftbed.evaluation.data.decode import NoImage
 from shiftbed.evaluation.data.digests import NOTHING, DigestCache
-from shiftbed.evaluation.data.found import Found, Options
-from shiftbed.evaluation.data.record import Images
+from shiftbed.evaluation.data.images import Images, NoImage
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +74,7 @@ def open_saved(path: Path) -> Any:
         raise InputError(f"{path}: cannot be read as a saved data set: {reason}") from None
 
 
-def read_dataset(dataset: Any, where: str, options: Options) -> Found:
+def read_dataset(dataset: Any, where: str, options: Options) -> RawExamples:
     """The images of a Dataset in its order."""
     if isinstance(dataset, datasets.DatasetDict):
         raise InputError(f"{where}: holds splits; give one of them: {', '.join(dataset)}")
@@ -98,7 +97,7 @@ def read_dataset(dataset: Any, where: str, options: Options) -> Found:
         labels = values(where, table[columns.label])
     if columns.group is not None and table is not None:
         groups = values(where, table[columns.group])
-    return Found(
+    return RawExamples(
         where=where,
         examples=ids or tuple(f"{row:0{digits}d}" for row in range(len(dataset))),
         images=images,

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data.files import FileImages, printable
-from shiftbed.evaluation.data.found import Found, Options, shown, some
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
 
 _PATHS = ("path", "file", "filename", "file_name", "image")
 _LABELS = ("label", "labels", "class", "target")
 _TRIED = 100
 
 
-def read_manifest(path: Path, options: Options) -> Found:
+def read_manifest(path: Path, options: Options) -> RawExamples:
     """The images of a manifest in its order."""
     header, rows = _rows(path)
     at_path = _column(path, header, options.image_column, _PATHS, "paths of images")
@@ -41,7 +41,7 @@ def read_manifest(path: Path, options: Options) -> Found:
         raise InputError(
             f"{path}: none of {some(names[:_TRIED], 2)} exists; paths must be relative to {root}"
         )
-    return Found(
+    return RawExamples(
         where=str(path),
         examples=examples,
         images=FileImages(str(root), tuple(names)),

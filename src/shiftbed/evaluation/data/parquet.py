@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.columns import Columns, choose_columns, usable_ids, values
-from shiftbed.evaluation.data.decode import NoImage
 from shiftbed.evaluation.data.digests import NOTHING, DigestCache, Part, cached
-from shiftbed.evaluation.data.found import Found, Options, some
-from shiftbed.evaluation.data.record import Images
+from shiftbed.evaluation.data.images import Images, NoImage
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, some
 
 _KEPT = 3
 """Row groups kept in memory."""
@@ -148,7 +147,7 @@ def _cell(cells: pa.ChunkedArray, at: int) -> bytes:
     return bytes(data)
 
 
-def read_parquet(paths: list[Path], options: Options) -> Found:
+def read_parquet(paths: list[Path], options: Options) -> RawExamples:
     """The images of one or several Parquet files in their order."""
     where = some([str(path) for path in paths], 1)
     files = [_read_file(path, options) for path in paths]
@@ -166,7 +165,7 @@ def read_parquet(paths: list[Path], options: Options) -> Found:
             np.concatenate([np.arange(size) for size in sizes]),
         ]
     )
-    return Found(
+    return RawExamples(
         where=where,
         examples=_ids(where, table, columns, len(rows)),
         images=ParquetImages(

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.found import shown
+from shiftbed.evaluation.data.raw_examples import shown
 
 _MOST = 100_000
 _BRACES = re.compile(r"\{([^{}]*)\}")

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.data.decode import EXTENSIONS, NoImage
 from shiftbed.evaluation.data.digests import NOTHING, DigestCache, cached
-from shiftbed.evaluation.data.found import Found, Options, shown, some
-from shiftbed.evaluation.data.record import Images
+from shiftbed.evaluation.data.images import EXTENSIONS, Images, NoImage
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
 
 _TEXT_LIMIT = 2**20
 """The largest label file, in bytes."""
@@ -95,7 +94,7 @@ class _Sample:
     group: Any = None
 
 
-def read_tars(paths: list[Path], options: Options) -> Found:
+def read_tars(paths: list[Path], options: Options) -> RawExamples:
     """The images of one or several tars in their order."""
     passed: Counter[str] = Counter()
     shards = [_index(path, options, passed) for path in paths]
@@ -109,7 +108,7 @@ def read_tars(paths: list[Path], options: Options) -> Found:
     labels = [one.label for _, one in samples]
     groups = [one.group for _, one in samples]
     notes = [f"passed over in the tar: {count} × {what}" for what, count in sorted(passed.items())]
-    return Found(
+    return RawExamples(
         where=where,
         examples=tuple(keys),
         images=TarImages(

@@ -38,12 +38,12 @@ from shiftbed.evaluation.data.authors.objectnet import read_objectnet
 from shiftbed.evaluation.data.authors.videos import read_vid_robust, read_ytbb_robust
 from shiftbed.evaluation.data.authors.wilds import read_wilds
 from shiftbed.evaluation.data.digests import DigestCache
-from shiftbed.evaluation.data.found import Found, Labels, encode
-from shiftbed.evaluation.data.record import TestSet
+from shiftbed.evaluation.data.raw_examples import Labels, RawExamples, encode
+from shiftbed.evaluation.data.test_set import TestSet
 
 __all__ = ["Examined", "examine", "label_digest", "open_known", "split_spec"]
 
-READERS: dict[str, Callable[[TestSetEntry, Path], Found]] = {
+READERS: dict[str, Callable[[TestSetEntry, Path], RawExamples]] = {
     "cifar-10": read_cifar,
     "cifar-10-c": read_cifar_c,
     "cifar-10.1": read_cifar_1,
@@ -144,7 +144,7 @@ def label_digest(examples: Sequence[str], labels: Labels) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _compared(entry: TestSetEntry, found: Found, labels: Labels) -> list[str]:
+def _compared(entry: TestSetEntry, found: RawExamples, labels: Labels) -> list[str]:
     """How the set differs from what is published about it, in words."""
     count, counted = len(found.examples), labels.one
     known = [one for one in (entry.images, *entry.also) if one is not None]

@@ -25,14 +25,14 @@ from shiftbed.evaluation.data.authors.common import (
     wrong_layout,
 )
 from shiftbed.evaluation.data.authors.records import RecordImages
-from shiftbed.evaluation.data.found import Found, Options, some
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, some
 
 _RECORD = 1 + 3 * 32 * 32
 """A label and the red, green and blue pixels."""
 _NUMBERS = {name: at for at, name in enumerate(CIFAR_CLASSES)}
 
 
-def read_cifar(entry: TestSetEntry, path: Path) -> Found:
+def read_cifar(entry: TestSetEntry, path: Path) -> RawExamples:
     """The test set: the binary version, or a folder per class."""
     binary = file_in(path, ["test_batch.bin"], ("", "cifar-10-batches-bin"))
     if binary is not None:
@@ -47,14 +47,14 @@ def read_cifar(entry: TestSetEntry, path: Path) -> Found:
     raise wrong_layout(entry, path, seen_in(path))
 
 
-def _binary(path: Path) -> Found:
+def _binary(path: Path) -> RawExamples:
     size = path.stat().st_size
     count, rest = divmod(size, _RECORD)
     if rest or not count:
         raise InputError(f"{path}: {size} bytes, expected a multiple of {_RECORD} per image")
     labels = np.memmap(path, dtype=np.uint8, mode="r", shape=(count, _RECORD))[:, 0]
     digits = len(str(count - 1))
-    return Found(
+    return RawExamples(
         where=str(path),
         examples=tuple(f"{row:0{digits}d}" for row in range(count)),
         images=RecordImages(str(path.absolute()), 0, _RECORD, (3, 32, 32), np.arange(count)),
@@ -63,7 +63,7 @@ def _binary(path: Path) -> Found:
     )
 
 
-def read_cifar_1(entry: TestSetEntry, path: Path) -> Found:
+def read_cifar_1(entry: TestSetEntry, path: Path) -> RawExamples:
     """CIFAR-10.1: two arrays per version."""
     version = "v4" if entry.base.endswith("v4") else "v6"
     name = f"cifar10.1_{version}"
@@ -75,7 +75,7 @@ def read_cifar_1(entry: TestSetEntry, path: Path) -> Found:
     return replace(read_arrays(data, None, Options(labels=labels)), classes=CIFAR_CLASSES)
 
 
-def read_cifar_2(entry: TestSetEntry, path: Path) -> Found:
+def read_cifar_2(entry: TestSetEntry, path: Path) -> RawExamples:
     """CIFAR-10.2: one file of arrays, some of which are Python objects and left alone."""
     file = path if path.suffix == ".npz" else file_in(path, ["cifar102_test.npz"])
     if file is None or not file.is_file():
@@ -84,7 +84,7 @@ def read_cifar_2(entry: TestSetEntry, path: Path) -> Found:
     return replace(read_arrays(file, None, options), classes=CIFAR_CLASSES)
 
 
-def read_cifar_c(entry: TestSetEntry, path: Path) -> Found:
+def read_cifar_c(entry: TestSetEntry, path: Path) -> RawExamples:
     """One severity of one corruption: a fifth of an array, the first for severity 1."""
     name, _, severity = str(entry.part).rpartition("-")
     within = ("", "CIFAR-10-C")
@@ -104,7 +104,7 @@ def read_cifar_c(entry: TestSetEntry, path: Path) -> Found:
     return replace(part, classes=CIFAR_CLASSES)
 
 
-def read_cinic(entry: TestSetEntry, path: Path) -> Found:
+def read_cinic(entry: TestSetEntry, path: Path) -> RawExamples:
     """A folder per class; groups are ``cifar10`` and ``imagenet``, where the image is from."""
     for inner in ("", "test"):
         if set(directories(path / inner)) & set(CIFAR_CLASSES):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shiftbed.catalogue.record import TestSetEntry
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.folder import read_folder
-from shiftbed.evaluation.data.found import Found, Options, some
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, some
 
 TEXT_LIMIT = 2**30
 """The most bytes of a list or table of labels that are read."""
@@ -69,7 +69,7 @@ def named_folders(
     numbers: dict[str, int],
     classes: tuple[str, ...],
     wanted: Collection[int] | None = None,
-) -> Found:
+) -> RawExamples:
     """Images in a folder per class; ``numbers`` has the label of each folder that may be there.
 
     Folders that are missing (of the classes ``wanted``, or of all) are noted, not numbered around:
@@ -90,12 +90,12 @@ def named_folders(
     return replace(found, labels=labels, classes=classes, missing=(words,) if missing else ())
 
 
-def numbers_of(found: Found) -> NDArray[np.int64]:
+def numbers_of(found: RawExamples) -> NDArray[np.int64]:
     """The labels of a set whose labels are numbers."""
     return np.asarray([] if found.labels is None else found.labels, dtype=np.int64)
 
 
-def pick(found: Found, rows: Sequence[int] | NDArray[np.int64]) -> Found:
+def pick(found: RawExamples, rows: Sequence[int] | NDArray[np.int64]) -> RawExamples:
     """Only these rows."""
     chosen = np.asarray(rows, dtype=np.int64)
     labels, groups = found.labels, found.groups

@@ -9,17 +9,16 @@ from numpy.typing import NDArray
 from shiftbed.catalogue.maps import domain_classes
 from shiftbed.catalogue.record import TestSetEntry
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.arrays import read_arrays
+from shiftbed.evaluation.data.arrays import array_names, read_arrays
 from shiftbed.evaluation.data.authors.common import file_in, seen_in, wrong_layout
 from shiftbed.evaluation.data.authors.records import LibraryDigits, RecordImages, sklearn_digits
-from shiftbed.evaluation.data.found import Found, Options
-from shiftbed.evaluation.data.npfiles import array_names
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples
 
 _IDX = {"train": "train", "test": "t10k"}
 _IN = ("", "raw", "MNIST/raw")
 
 
-def read_digits(entry: TestSetEntry, path: Path | None) -> Found:
+def read_digits(entry: TestSetEntry, path: Path | None) -> RawExamples:
     """One of the three; the test split of USPS and MNIST unless another is asked for."""
     if entry.part == "sklearn":
         return _sklearn(entry, path)
@@ -41,13 +40,13 @@ def _named(split: str, *ends: str) -> list[str]:
     return [f"{_IDX[split]}-{end}" for end in ends]
 
 
-def _sklearn(entry: TestSetEntry, path: Path | None) -> Found:
+def _sklearn(entry: TestSetEntry, path: Path | None) -> RawExamples:
     if path is not None or entry.split is not None:
         raise InputError(
             f"{entry.name}: comes whole with scikit-learn; write digits/sklearn@ and nothing more"
         )
     pixels, labels = sklearn_digits()
-    return Found(
+    return RawExamples(
         where="scikit-learn's digits",
         examples=tuple(f"{row:04d}" for row in range(len(pixels))),
         images=LibraryDigits(np.arange(len(pixels))),
@@ -56,7 +55,7 @@ def _sklearn(entry: TestSetEntry, path: Path | None) -> Found:
     )
 
 
-def _arrays(entry: TestSetEntry, path: Path, split: str) -> Found:
+def _arrays(entry: TestSetEntry, path: Path, split: str) -> RawExamples:
     names = array_names(path)
     for prefix in (f"{entry.part}_{split}", str(entry.part)):
         if f"{prefix}_images" in names:
@@ -64,13 +63,13 @@ def _arrays(entry: TestSetEntry, path: Path, split: str) -> Found:
     raise wrong_layout(entry, path, f"there is no array {entry.part}_{split}_images")
 
 
-def _idx(images: Path, labels: Path) -> Found:
+def _idx(images: Path, labels: Path) -> RawExamples:
     """IDX files: a magic number, the sizes, then bytes."""
     count, height, width = _header(images, 3)
     if _header(labels, 1) != [count]:
         raise InputError(f"{labels}: expected a label for each of the {count} images")
     own: NDArray[np.uint8] = np.fromfile(labels, dtype=np.uint8, offset=8)
-    return Found(
+    return RawExamples(
         where=str(images),
         examples=tuple(f"{row:0{len(str(count - 1))}d}" for row in range(count)),
         images=RecordImages(

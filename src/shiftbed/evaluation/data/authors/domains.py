@@ -17,14 +17,14 @@ from shiftbed.evaluation.data.authors.common import (
     text_of,
     wrong_layout,
 )
-from shiftbed.evaluation.data.found import Found, some
+from shiftbed.evaluation.data.raw_examples import RawExamples, some
 
 _LISTS = ("{domain}_{split}_kfold.txt", "{domain}_{split}.txt")
 """How PACS and DomainNet call the lists of their splits."""
 _LISTS_IN = ("", "splits", "pacs_label", "image_list")
 
 
-def read_domain(entry: TestSetEntry, path: Path) -> Found:
+def read_domain(entry: TestSetEntry, path: Path) -> RawExamples:
     """One domain, or one official split of it; the group of every image is its domain."""
     task = find_task(entry.base)
     root, folder = _place(task, entry, path)
@@ -53,7 +53,7 @@ def _place(task: Task, entry: TestSetEntry, path: Path) -> tuple[Path, Path]:
     raise wrong_layout(entry, path, f"there is no folder {' or '.join(names)}, {seen_in(path)}")
 
 
-def _split(entry: TestSetEntry, root: Path, folder: Path, found: Found) -> Found:
+def _split(entry: TestSetEntry, root: Path, folder: Path, found: RawExamples) -> RawExamples:
     """The images of an official list: ``DOMAIN/CLASS/FILE NUMBER`` per line."""
     names = [one.format(domain=entry.part, split=entry.split) for one in _LISTS]
     file = file_in(root, names, _LISTS_IN) or file_in(root.parent, names, _LISTS_IN)

@@ -29,7 +29,7 @@ from shiftbed.evaluation.data.authors.common import (
     wrong_layout,
 )
 from shiftbed.evaluation.data.files import FileImages, printable
-from shiftbed.evaluation.data.found import Found, some
+from shiftbed.evaluation.data.raw_examples import RawExamples, some
 
 _VALIDATION = re.compile(r"ILSVRC2012_val_(\d{8})\.jpe?g", re.IGNORECASE)
 _SYNSET = re.compile(r"n\d{8}")
@@ -38,7 +38,7 @@ _GROUPS = ("", "noise", "blur", "weather", "digital", "extra")
 """ImageNet-C's archives, if each was unpacked to a folder of its own."""
 
 
-def read_synsets(entry: TestSetEntry, path: Path) -> Found:
+def read_synsets(entry: TestSetEntry, path: Path) -> RawExamples:
     """A folder per synset."""
     for inner in ("", entry.base, entry.base.removeprefix("imagenet-"), "val"):
         if any(_SYNSET.fullmatch(name) for name in directories(path / inner)):
@@ -46,7 +46,7 @@ def read_synsets(entry: TestSetEntry, path: Path) -> Found:
     raise wrong_layout(entry, path, seen_in(path))
 
 
-def _synsets(entry: TestSetEntry, path: Path) -> Found:
+def _synsets(entry: TestSetEntry, path: Path) -> RawExamples:
     synsets = imagenet_synsets()
     own = indices(entry.base)
     # the 125 classes lie among the whole of ImageNet
@@ -54,14 +54,14 @@ def _synsets(entry: TestSetEntry, path: Path) -> Found:
     return named_folders(entry, path, {synsets[at]: at for at in used}, synsets, wanted=own)
 
 
-def read_numbers(entry: TestSetEntry, path: Path) -> Found:
+def read_numbers(entry: TestSetEntry, path: Path) -> RawExamples:
     """A folder per class number, as ImageNetV2 has them; ``10`` is class 10, not the third."""
     synsets = imagenet_synsets()
     numbers = {str(index): index for index in range(len(synsets))}
     return named_folders(entry, path, numbers, synsets)
 
 
-def read_corruption(entry: TestSetEntry, path: Path) -> Found:
+def read_corruption(entry: TestSetEntry, path: Path) -> RawExamples:
     """One corruption of one severity: ``NAME/SEVERITY/SYNSET``."""
     name, _, severity = str(entry.part).rpartition("-")
     for group in _GROUPS:
@@ -72,7 +72,7 @@ def read_corruption(entry: TestSetEntry, path: Path) -> Found:
     raise wrong_layout(entry, path, f"there is no {name}/{severity}, {seen}")
 
 
-def read_validation(entry: TestSetEntry, path: Path) -> Found:
+def read_validation(entry: TestSetEntry, path: Path) -> RawExamples:
     """The validation set: folders of synsets, or flat with a list of labels."""
     found = _validation(entry, path)
     if entry.labels != "subset":
@@ -80,7 +80,7 @@ def read_validation(entry: TestSetEntry, path: Path) -> Found:
     return pick(found, np.flatnonzero(np.isin(numbers_of(found), indices(entry.base))))
 
 
-def _validation(entry: TestSetEntry, path: Path) -> Found:
+def _validation(entry: TestSetEntry, path: Path) -> RawExamples:
     for inner in ("", "val"):
         folder = path / inner
         if any(_SYNSET.fullmatch(name) for name in directories(folder)):
@@ -99,14 +99,14 @@ def _flat(folder: Path) -> list[str]:
     return sorted(one.name for one in folder.iterdir() if _VALIDATION.fullmatch(one.name))
 
 
-def _flat_found(entry: TestSetEntry, path: Path, folder: Path, names: list[str]) -> Found:
+def _flat_found(entry: TestSetEntry, path: Path, folder: Path, names: list[str]) -> RawExamples:
     labels = _labels(path) or _labels(folder) or _labels(path.parent)
     if labels is None:
         raise wrong_layout(entry, path, f"{len(names)} images but no list of their labels")
     without = [name for name in names if _number(name) not in labels]
     if without:
         raise InputError(f"{path}: the list of labels has none for {some(without, 2)}")
-    return Found(
+    return RawExamples(
         where=str(path),
         examples=printable(names),
         images=FileImages(str(folder.absolute()), tuple(names)),
@@ -180,7 +180,7 @@ def _devkit(path: Path) -> dict[int, int]:
     return labels
 
 
-def read_real(entry: TestSetEntry, path: Path) -> Found:
+def read_real(entry: TestSetEntry, path: Path) -> RawExamples:
     """The validation images with ReaL's label sets, by the number in a file's name."""
     beside = file_in(path, ["real.json"]) or file_in(path.parent, ["real.json"])
     if beside is None:
@@ -202,12 +202,12 @@ def read_real(entry: TestSetEntry, path: Path) -> Found:
     return replace(found, labels=[sets[at - 1] for at in numbers])
 
 
-def _images(entry: TestSetEntry, path: Path) -> Found:
+def _images(entry: TestSetEntry, path: Path) -> RawExamples:
     """The validation images; their own labels are not needed."""
     for inner in ("", "val"):
         names = _flat(path / inner)
         if names:
-            return Found(
+            return RawExamples(
                 where=str(path),
                 examples=printable(names),
                 images=FileImages(str((path / inner).absolute()), tuple(names)),

@@ -18,10 +18,9 @@ from shiftbed.evaluation.data.authors.common import (
     seen_in,
     wrong_layout,
 )
-from shiftbed.evaluation.data.decode import NoImage
 from shiftbed.evaluation.data.digests import DigestCache
-from shiftbed.evaluation.data.found import Found
-from shiftbed.evaluation.data.record import Images
+from shiftbed.evaluation.data.images import Images, NoImage
+from shiftbed.evaluation.data.raw_examples import RawExamples
 
 BORDER = 2
 """Pixels cropped on each side in taori2020 (Appendix E.1); the border itself is 1 pixel wide."""
@@ -59,7 +58,7 @@ class CroppedImages(Images):
         return [hashlib.sha256(mark + own).digest() for own in self.inner.digests(cache)]
 
 
-def read_objectnet(entry: TestSetEntry, path: Path) -> Found:
+def read_objectnet(entry: TestSetEntry, path: Path) -> RawExamples:
     """The images of the 113 objects that are among ImageNet's classes."""
     folders = objectnet_folders()
     for inner in ("", "images", "objectnet-1.0/images"):

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.decode import NoImage
 from shiftbed.evaluation.data.digests import DigestCache, cached
-from shiftbed.evaluation.data.record import Images
+from shiftbed.evaluation.data.images import Images, NoImage
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from shiftbed.catalogue.record import TestSetEntry
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.authors.common import file_in, seen_in, text_of, wrong_layout
 from shiftbed.evaluation.data.files import FileImages, printable
-from shiftbed.evaluation.data.found import Found, shown, some
+from shiftbed.evaluation.data.raw_examples import RawExamples, shown, some
 
 _SWAPPED = {22: 23, 23: 22}
 """YouTube-BB's own table numbers ``none`` and ``car`` the other way round."""
@@ -36,7 +36,7 @@ class _Review:
     words: frozenset[str]
 
 
-def read_vid_robust(entry: TestSetEntry, path: Path) -> Found:
+def read_vid_robust(entry: TestSetEntry, path: Path) -> RawExamples:
     """Anchors or all frames, named as in the authors' labels.json."""
     within = ("", "metadata", "imagenet-vid-robust_metadata", "misc")
     labels = _mapping(entry, path, "labels.json", within)
@@ -51,7 +51,7 @@ def read_vid_robust(entry: TestSetEntry, path: Path) -> Found:
     return _found(entry, path, chosen, sets, "val/")
 
 
-def read_ytbb_robust(entry: TestSetEntry, path: Path) -> Found:
+def read_ytbb_robust(entry: TestSetEntry, path: Path) -> RawExamples:
     """Anchors whose label is good, or all reviewed frames, which are judged by their anchor's."""
     within = ("", "metadata", "ytbb-robust_metadata")
     anchors = _reviews(entry, path, "anchor_labels.json", within)
@@ -84,7 +84,7 @@ def read_ytbb_robust(entry: TestSetEntry, path: Path) -> Found:
 
 def _found(
     entry: TestSetEntry, path: Path, names: list[str], sets: list[list[int]], prefix: str
-) -> Found:
+) -> RawExamples:
     """Frames that exist; those that do not are listed by number and first names."""
     bare = [name.removeprefix(prefix) for name in names]
     roots = [root for root in (path, path / "val", path / "images") if root.is_dir()]
@@ -96,7 +96,7 @@ def _found(
     if len(missing) == len(bare):
         raise wrong_layout(entry, path, f"none of {some(bare, 2)} is there, {seen_in(path)}")
     words = f"{len(missing)} of {len(bare)} frames are not there: {some(missing)}"
-    return Found(
+    return RawExamples(
         where=str(path),
         examples=printable(names),
         images=FileImages(str(root.absolute()), tuple(bare)),

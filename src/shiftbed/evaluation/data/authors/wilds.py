@@ -17,7 +17,7 @@ from shiftbed.catalogue.record import TestSetEntry
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data.authors.common import seen_in, text_of, wrong_layout
 from shiftbed.evaluation.data.files import FileImages, printable
-from shiftbed.evaluation.data.found import Found, shown, some
+from shiftbed.evaluation.data.raw_examples import RawExamples, shown, some
 
 _ID = {"camelyon17": "id_val", "fmow": "id_test", "iwildcam": "id_test", "rxrx1": "id_test"}
 _TABLE = {"fmow": "rgb_metadata.csv"}
@@ -35,7 +35,7 @@ class _Rows(NamedTuple):
     group: pl.Expr
 
 
-def read_wilds(entry: TestSetEntry, path: Path) -> Found:
+def read_wilds(entry: TestSetEntry, path: Path) -> RawExamples:
     """One split of a WILDS data set; groups are slides, regions, locations or experiments."""
     task = find_task(entry.base)
     name = _TABLE.get(task.name, "metadata.csv")
@@ -61,7 +61,7 @@ def read_wilds(entry: TestSetEntry, path: Path) -> Found:
     return _found(entry, root, chosen, task.classes)
 
 
-def _found(entry: TestSetEntry, root: Path, chosen: pl.DataFrame, count: int) -> Found:
+def _found(entry: TestSetEntry, root: Path, chosen: pl.DataFrame, count: int) -> RawExamples:
     files = chosen["file"].to_list()
     for one in files:
         if one is None or one.startswith("/") or ".." in one.split("/"):
@@ -76,7 +76,7 @@ def _found(entry: TestSetEntry, root: Path, chosen: pl.DataFrame, count: int) ->
         wrong = chosen["label"][labels.index(None)]
         raise InputError(f"{root}: label {shown(wrong)} is none of the {count} classes")
     words = f"{len(missing)} of {len(files)} images are not there: {some(missing)}"
-    return Found(
+    return RawExamples(
         where=str(root),
         examples=printable(files),
         images=FileImages(str(root.absolute()), tuple(files)),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.found import encode, shown
+from shiftbed.evaluation.data.raw_examples import encode, shown
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shiftbed.catalogue import find
 from shiftbed.errors import InputError
@@ -17,21 +16,23 @@ from shiftbed.evaluation.data.arrays import read_arrays
 from shiftbed.evaluation.data.authors import open_known, split_spec
 from shiftbed.evaluation.data.digests import DigestCache
 from shiftbed.evaluation.data.folder import read_folder
-from shiftbed.evaluation.data.found import (
-    Found,
+from shiftbed.evaluation.data.manifest import read_manifest
+from shiftbed.evaluation.data.patterns import expand
+from shiftbed.evaluation.data.raw_examples import (
     Labels,
     LabelSets,
     Options,
+    RawExamples,
+    check_name,
     encode,
     label_sets_of,
+    no_label,
     read_classes,
     shown,
     some,
 )
-from shiftbed.evaluation.data.manifest import read_manifest
-from shiftbed.evaluation.data.patterns import expand
-from shiftbed.evaluation.data.record import TestSet
 from shiftbed.evaluation.data.tars import read_tars
+from shiftbed.evaluation.data.test_set import TestSet
 
 _FORMATS = (
     "a folder with a sub-directory per class, .npz or .npy, .parquet, an uncompressed .tar, a .csv "
@@ -113,7 +114,7 @@ def open_test_set(
             raise InputError(
                 f"{found.where}: no image has a label; unlabelled=True if that is meant"
             )
-        notes.append(f"no label for {len(without)} of {len(own)} images: {some(without)}")
+        notes.append(no_label(without, len(own)))
     return TestSet(
         name=_name(name, usual),
         examples=found.examples,
@@ -121,7 +122,7 @@ def open_test_set(
         label_sets=sets,
         images=found.images,
         classes=encoded.classes,
-        groups=_groups(found.groups),
+        groups=found.groups,
         notes=tuple(notes),
         citation=citation,
         licence=licence,
@@ -129,7 +130,7 @@ def open_test_set(
     )
 
 
-def _find(spec: object, options: Options) -> tuple[str, Found]:
+def _find(spec: object, options: Options) -> tuple[str, RawExamples]:
     """The usual name of what is there, and what was found in it."""
     if isinstance(spec, (str, Path)):
         return _find_path(str(spec), options)
@@ -145,7 +146,7 @@ def _find(spec: object, options: Options) -> tuple[str, Found]:
     )
 
 
-def _find_path(spec: str, options: Options) -> tuple[str, Found]:
+def _find_path(spec: str, options: Options) -> tuple[str, RawExamples]:
     if "://" in spec or spec.startswith("pipe:"):
         raise InputError(f"{shown(spec)}: only files on this machine are read; download them first")
     head, colon, prefix = spec.rpartition(".npz:")
@@ -160,10 +161,10 @@ def _find_path(spec: str, options: Options) -> tuple[str, Found]:
     return path.stem, _find_files([path], options)
 
 
-def _find_directory(path: Path, options: Options) -> Found:
+def _find_directory(path: Path, options: Options) -> RawExamples:
     if any((path / one).exists() for one in ("dataset_dict.json", "state.json")):
         hub = _needing("datasets", "hub")
-        found: Found = hub.read_dataset(hub.open_saved(path), str(path), options)
+        found: RawExamples = hub.read_dataset(hub.open_saved(path), str(path), options)
         return found
     for ending in (".parquet", ".tar"):
         if any(path.glob(f"*{ending}")) and not any(one.is_dir() for one in path.glob("[!.]*")):
@@ -173,14 +174,14 @@ def _find_directory(path: Path, options: Options) -> Found:
     return read_folder(path, options)
 
 
-def _find_files(paths: list[Path], options: Options) -> Found:
+def _find_files(paths: list[Path], options: Options) -> RawExamples:
     """One file, or several of one format."""
     endings = {path.suffix.lower() for path in paths}
     ending = endings.pop()
     if endings:
         raise InputError(f"{some([str(one) for one in paths])}: must all be of one format")
     if ending == ".parquet":
-        found: Found = _needing("pyarrow", "parquet").read_parquet(paths, options)
+        found: RawExamples = _needing("pyarrow", "parquet").read_parquet(paths, options)
         return found
     if ending == ".tar":
         return read_tars(paths, options)
@@ -212,7 +213,7 @@ def _existing(spec: str) -> Path:
     return path
 
 
-def _labels(found: Found, options: Options) -> Labels:
+def _labels(found: RawExamples, options: Options) -> Labels:
     """Labels in the label space asked for, else in the source's own."""
     size, wanted = len(found.examples), options.classes
     if found.labels is None:
@@ -239,14 +240,6 @@ def _labels(found: Found, options: Options) -> Labels:
     )
 
 
-def _groups(groups: Sequence[Any] | NDArray[Any] | None) -> NDArray[Any] | None:
-    if groups is None or isinstance(groups, np.ndarray):
-        return groups
-    if all(isinstance(one, int) for one in groups):
-        return np.array(groups, dtype=np.int64)
-    return np.array(["" if one is None else str(one) for one in groups])
-
-
 def _common(paths: list[Path]) -> str:
     """What the names of shards have in common, without their numbers."""
     low, high = min(path.stem for path in paths), max(path.stem for path in paths)
@@ -258,6 +251,4 @@ def _name(asked: str | None, usual: str) -> str:
     """The name asked for, or one made of the file's; both fit into the id of a setting."""
     if asked is None:
         return re.sub(r"[^\w.\-]+", "-", usual).strip("-") or "test-set"
-    if not asked or re.search(r"[@+/\\\s]", asked) or not asked.isprintable():
-        raise InputError(f"name {shown(asked)}: must have no blanks, slashes, '@' or '+'")
-    return asked
+    return check_name(asked)

@@ -1,4 +1,4 @@
-"""Encoded bytes to a picture, or the reason why not.
+"""Pictures: where they come from, and encoded bytes to a picture, or the reason why not.
 
 The mode is kept (CMYK, 16 bits, palette, …): turning it into what a model wants belongs to
 preprocessing. The EXIF orientation is not applied, as in timm and torchvision. Of an animation the
@@ -9,15 +9,21 @@ A truncated file is refused, and so is a PNG whose checksums are wrong. Damage i
 JPEG cannot be seen by any decoder; the fingerprint of the test set shows that a file changed.
 """
 
+import hashlib
 import zlib
+from abc import ABC, abstractmethod
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from struct import error as StructError
 from typing import BinaryIO
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.data.digests import NOTHING, DigestCache
 
 EXTENSIONS = frozenset(
     [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp", ".avif"]
@@ -35,6 +41,35 @@ _CANNOT = (
 
 class NoImage(Exception):
     """There is no picture here; the message is the reason, one line."""
+
+
+class Images(ABC):
+    """Where pictures come from. Those in files are small to pickle: places, not pixels."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def data(self, row: int) -> bytes:
+        """The picture's bytes, encoded or (with their form) plain, or ``NoImage``."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[np.int64]) -> "Images":
+        """Only these, in this order."""
+
+    def digests(self, cache: DigestCache | None) -> list[bytes]:
+        """SHA-256 of each picture's bytes, ``NOTHING`` where there are none."""
+        return [self._digest(row) for row in range(len(self))]
+
+    def _digest(self, row: int) -> bytes:
+        try:
+            return hashlib.sha256(self.data(row)).digest()
+        except NoImage:
+            return NOTHING
+
+    def load(self, row: int) -> Image.Image:
+        """The picture, loaded, or ``NoImage``."""
+        return decode(BytesIO(self.data(row)))
 
 
 def decode_file(path: Path | str) -> Image.Image:

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.data.record import Images
+from shiftbed.evaluation.data.images import Images
 
 IMAGENET = "imagenet-1k"
 """The name under which the 1,000 synsets are given as ``classes``."""
@@ -41,7 +41,7 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Found:
+class RawExamples:
     """Examples as a reader found them, all of one length."""
 
     where: str
@@ -76,6 +76,13 @@ def encode(
     >>> encode(["cat", "ant", None], None, "here").one
     array([ 1,  0, -1])
     """
+    if isinstance(raw, np.ndarray) and raw.shape == (len(raw), 1):
+        raw = raw[:, 0]
+    if isinstance(raw, np.ndarray) and raw.ndim != 1:
+        raise InputError(
+            f"{where}: labels are of shape {raw.shape}, expected ({len(raw)},); several labels of "
+            "one image are a set of classes"
+        )
     if isinstance(raw, np.ndarray) and raw.dtype.kind in "iu":
         return Labels(one=_in_range(raw, classes, where), classes=classes)
     listed = [_plain(label) for label in raw]
@@ -115,6 +122,8 @@ def _plain(label: Any) -> Any:
         label = label.tolist()
     if isinstance(label, bytes):
         label = label.decode("utf-8", "backslashreplace")
+    if isinstance(label, (set, frozenset)):
+        label = list(label)
     return (label.strip() or None) if isinstance(label, str) else label
 
 
@@ -180,7 +189,7 @@ def _imagenet() -> tuple[str, ...]:
 
 
 def label_sets_of(
-    given: LabelSets, found: Found, classes: tuple[str, ...] | None
+    given: LabelSets, found: RawExamples, classes: tuple[str, ...] | None
 ) -> tuple[tuple[int, ...], ...]:
     """Label sets that come beside the images, as JSON or a value: a mapping by id, or a list.
 
@@ -212,6 +221,27 @@ def label_sets_of(
             raise InputError(f"label sets: no list of labels for {example!r}")
     sets = encode([list(row) for row in rows], classes, "label sets").sets
     return sets if sets is not None else ()
+
+
+def group_names(groups: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
+    """Groups as an array: numbers, or text."""
+    if isinstance(groups, np.ndarray):
+        return groups
+    if all(isinstance(one, int) for one in groups):
+        return np.array(groups, dtype=np.int64)
+    return np.array(["" if one is None else str(one) for one in groups])
+
+
+def check_name(name: str) -> str:
+    """A test set's name, refused if it does not fit into the id of a setting."""
+    if not name or re.search(r"[@+/\\\s]", name) or not name.isprintable():
+        raise InputError(f"name {shown(name)}: must have no blanks, slashes, '@' or '+'")
+    return name
+
+
+def no_label(examples: Sequence[str], of: int) -> str:
+    """The note about examples without a label."""
+    return f"no label for {len(examples)} of {of} images: {some(examples)}"
 
 
 def shown(value: object) -> str:

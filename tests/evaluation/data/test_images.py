@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.decode import NoImage, decode, decode_file
+from shiftbed.evaluation.data.images import NoImage, decode, decode_file
 from tests.evaluation.data.conftest import encoded
 
 
