@@ -23,10 +23,9 @@ from torch.nn import functional
 
 from benchmarks.common import arguments, report
 from shiftbed.training.features import HeadOnly, features_of
-from shiftbed.training.loop import Run, train
+from shiftbed.training.loop import Run, make_optimiser, make_schedule, train
 from shiftbed.training.networks import Network, make_network
 from shiftbed.training.objective import CrossEntropy
-from shiftbed.training.optim import make_optimiser, make_schedule
 from shiftbed.training.prepare import from_arrays
 from shiftbed.training.stream import Stream
 

@@ -3,7 +3,7 @@ shortcuts."""
 
 from torch import nn
 
-from shiftbed.training.nets import CIFAR_MEAN, CIFAR_STD, build
+from shiftbed.training.networks import CIFAR_MEAN, CIFAR_STD, build
 
 __all__ = ["plain", "residual"]
 

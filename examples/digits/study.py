@@ -18,8 +18,8 @@ from shiftbed.cli.main import app
 from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import PROBES, probe_parts
-from shiftbed.training.checkpoint import RunFolder
 from shiftbed.training.recipe import Job, Recipe, read_recipe
+from shiftbed.training.runs import RunFolder
 
 __all__ = ["Study", "command", "interpolate", "probe", "soup", "train", "write_recipe"]
 

@@ -20,7 +20,7 @@ from shiftbed.cli.output import as_json, interval, p_value, percent, points, tab
 from shiftbed.results.answers import answers_from_store
 from shiftbed.store import PredictionStore
 from shiftbed.training import read_recipe
-from shiftbed.training.sweep import sweep
+from shiftbed.training.train import sweep
 
 __all__ = ["compare", "main", "train"]
 

@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from shiftbed.training import read_recipe
-from shiftbed.training.sweep import sweep
+from shiftbed.training.train import sweep
 from tests.cli.in_process import shiftbed
 from tests.training.places import GRID, HEAD, place
 

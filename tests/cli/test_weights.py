@@ -150,11 +150,11 @@ def test_a_uniform_soup_of_one_is_the_model(folder) -> None:  # type: ignore[no-
 
 
 def test_weights_named_by_a_key_and_a_side_car(folder) -> None:  # type: ignore[no-untyped-def]
-    from shiftbed.training import nets
+    from shiftbed.training import networks
 
     for seed in (1, 2):
         torch.manual_seed(seed)
-        torch.save(nets.build("resnet8", channels=1).state_dict(), folder / f"r{seed}.pt")
+        torch.save(networks.build("resnet8", channels=1).state_dict(), folder / f"r{seed}.pt")
     lines = [f"nets:resnet8?weights=r{seed}.pt&size=8&mode=L" for seed in (1, 2)]
     options = ["--alphas", "0,1", "--store", "nets", "--json"]
     done = shiftbed("interpolate", *lines, "seen.npz", *options, cwd=folder)

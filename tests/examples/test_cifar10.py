@@ -23,7 +23,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.models import resolve
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top, verify
 from shiftbed.training import read_recipe
-from shiftbed.training.sweep import sweep
+from shiftbed.training.train import sweep
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "examples" / "cifar10" / "recipe.toml"

@@ -9,9 +9,8 @@ from torch import nn
 
 from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.evaluation.preprocessing import Preprocessing
-from shiftbed.training.loop import Run, train
+from shiftbed.training.loop import Run, make_schedule, train
 from shiftbed.training.objective import Hook, Objective, Setup
-from shiftbed.training.optim import make_schedule
 from shiftbed.training.prepare import TrainingData, from_arrays
 from shiftbed.training.stream import Stream, make_stream
 

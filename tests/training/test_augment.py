@@ -11,11 +11,9 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.corruptions import corrupt
 from shiftbed.evaluation.preprocessing import Preprocessing
-from shiftbed.training.augment import label_of, make_augmentation
+from shiftbed.training.augment import CropFlip, keys_of, label_of, make_augmentation, uniforms
 from shiftbed.training.auto_augment import AugMix, RandAugment
-from shiftbed.training.crops import CropFlip
-from shiftbed.training.draws import keys_of, uniforms
-from shiftbed.training.spoil import Corrupt, GaussianNoise
+from shiftbed.training.corruption_augment import Corrupt, GaussianNoise
 from shiftbed.training.stream import make_stream
 from tests.training.digit_runs import SEEN, digits
 

@@ -25,7 +25,7 @@ from shiftbed.testbed.stored import testbed_from_store as bed_of
 from shiftbed.training import read_recipe
 from shiftbed.training.classical import TRUSTED
 from shiftbed.training.prepare import prepare
-from shiftbed.training.sweep import sweep
+from shiftbed.training.train import sweep
 from tests.training.estimator_grids import FOREST, KNN, LINEAR, MLP, SVM, command, grid
 from tests.training.places import GRID, HEAD, place
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from shiftbed.errors import InputError
+from shiftbed.training.contrastive import Contrastive, plain_classifier, zero_shot
 from shiftbed.training.objective import CrossEntropy
-from shiftbed.training.objectives.contrastive import Contrastive, plain_classifier, zero_shot
 from tests.training.digit_runs import NAMES, accuracy, digits, images, make_run, network, trained
 
 TEMPLATES = ("a photo of the digit {}", "the number {} written by hand", "{}")
@@ -34,7 +34,7 @@ def test_zero_shot_is_far_above_chance(run):
 
 
 def test_prompts_that_were_never_trained_on_work_too(run):
-    from shiftbed.training.objectives.captions import tokenizer
+    from shiftbed.training.contrastive import tokenizer
 
     cut = tokenizer(12)
     texts = [f"a photo of the number {name}" for name in NAMES]

@@ -10,7 +10,7 @@ from PIL import Image
 from shiftbed.errors import InputError
 from shiftbed.training import read_recipe
 from shiftbed.training.estimators import read_estimator
-from shiftbed.training.sweep import sweep
+from shiftbed.training.train import sweep
 from tests.training.estimator_grids import KNN, LINEAR, MLP, SVM, command, grid
 from tests.training.places import GRID, HEAD, place
 

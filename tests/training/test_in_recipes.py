@@ -8,7 +8,7 @@ from shiftbed.results.transfer_grid import transfer_grid
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import testbed_from_store as from_store
 from shiftbed.training import read_recipe
-from shiftbed.training.sweep import sweep
+from shiftbed.training.train import sweep
 from tests.training.places import HEAD, place
 
 STAGES = """

@@ -10,11 +10,10 @@ from torch.nn import functional
 
 from shiftbed.errors import InputError
 from shiftbed.training.augment import make_augmentation
-from shiftbed.training.checkpoint import RunFolder
-from shiftbed.training.loop import Run, checkpoint_steps, train
+from shiftbed.training.loop import Run, checkpoint_steps, make_optimiser, make_schedule, train
 from shiftbed.training.objective import CrossEntropy, Hook, MeanSquares, make_hook, make_objective
-from shiftbed.training.optim import make_optimiser, make_schedule
 from shiftbed.training.prepare import from_arrays
+from shiftbed.training.runs import RunFolder
 from shiftbed.training.stream import Stream
 from tests.training.minimal import digits, small_net
 

@@ -12,13 +12,17 @@ from torch import nn
 from torch.nn import functional
 
 from shiftbed.errors import InputError
+from shiftbed.training.class_map import Mapped, merged
+from shiftbed.training.forgetting import Replay, TwoHeads, Watch, become, head_inputs
 from shiftbed.training.loop import train
-from shiftbed.training.objective import Batch, CrossEntropy, MeanSquares, make_objective
-from shiftbed.training.objectives.consistency import Consistency, jensen_shannon
-from shiftbed.training.objectives.heads import TwoHeads, become, head_inputs
-from shiftbed.training.objectives.mapped import Mapped, merged
-from shiftbed.training.objectives.replay import Replay
-from shiftbed.training.watch import Watch
+from shiftbed.training.objective import (
+    Batch,
+    Consistency,
+    CrossEntropy,
+    MeanSquares,
+    jensen_shannon,
+    make_objective,
+)
 from tests.training.digit_runs import accuracy, digits, make_run, network, trained
 
 GROUPS = [[0, 5], [1, 6], [2, 7], [3, 8], [4, 9]]

@@ -13,7 +13,7 @@ from shiftbed.evaluation.models import resolve
 from shiftbed.store import PredictionStore
 from shiftbed.training import read_recipe
 from shiftbed.training.prune import METHODS
-from shiftbed.training.sweep import sweep
+from shiftbed.training.train import sweep
 from tests.training.minimal import one_thread
 
 __all__ = ["one_thread"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
 from shiftbed.training import read_recipe
-from shiftbed.training.expand import canonical, combinations
+from shiftbed.training.recipe import canonical, combinations
 from tests.training.places import GRID, HEAD, place
 
 ROOT = Path(__file__).parents[2]

@@ -35,7 +35,7 @@ def difficulty(
     from shiftbed.training import difficulty as scoring
     from shiftbed.training import read_recipe
     from shiftbed.training.prepare import prepare
-    from shiftbed.training.task import spec_near
+    from shiftbed.training.runs import spec_near
 
     found = read_recipe(recipe)
     if data not in found.sources.data:

@@ -33,7 +33,7 @@ def model_name(model: str) -> str:
     """What a model is called in the store: its line, or RUN@STEP where the line names a run."""
     if not model.startswith("run:"):
         return model
-    from shiftbed.training.trained import name_of
+    from shiftbed.training.runs import name_of
 
     return name_of(model)
 

@@ -41,7 +41,7 @@ def train(
         _dry_run(found, grid or [], json)
         return
     from shiftbed.cli.progress import RunProgress
-    from shiftbed.training.sweep import sweep
+    from shiftbed.training.train import sweep
 
     with RunProgress(quiet=json) as progress:
         summary = sweep(

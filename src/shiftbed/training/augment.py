@@ -15,31 +15,167 @@ Steps are done in the order they are written, the first three before the others.
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
+from torch.nn import functional
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.compat import ensure_torchvision
-from shiftbed.evaluation.preprocessing import Preprocessing
-from shiftbed.training.crops import whole_picture_crop
-from shiftbed.training.draws import Keys, Step, keys_of
+from shiftbed.evaluation.corruptions.philox import fill_normals, fill_words, image_keys
+from shiftbed.evaluation.preprocessing import Preprocessing, as_picture
+
+Keys = NDArray[np.uint64]
+
+
+def keys_of(rows: Iterable[int], seed: int, what: str, epoch: int, view: int = 0) -> Keys:
+    """(B,) one key per example, for one use of randomness in one epoch.
+
+    >>> a, b = keys_of([3, 5], 0, "flip", 1), keys_of([5, 3], 0, "flip", 1)
+    >>> (a == b[::-1]).all(), (a != keys_of([3, 5], 0, "flip", 2)).all()
+    (np.True_, np.True_)
+    """
+    return image_keys([str(int(row)) for row in rows], seed, f"{what}|{epoch}|{view}", 0)
+
+
+def uniforms(keys: Keys, count: int) -> NDArray[np.float64]:
+    """(B, count) numbers strictly between 0 and 1.
+
+    >>> u = uniforms(keys_of(range(1000), 0, "doctest", 0), 2)
+    >>> u.shape, bool(abs(u.mean() - 0.5) < 0.03)
+    ((1000, 2), True)
+    """
+    words = np.empty((len(keys), count), np.uint32)
+    for key, row in zip(keys, words, strict=True):
+        fill_words(key, 0, row)
+    found: NDArray[np.float64] = (words.astype(np.float64) + 0.5) / 2.0**32
+    return found
+
+
+def normals(keys: Keys, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """(B, *shape) standard normals.
+
+    >>> normals(keys_of([1, 2], 0, "doctest", 0), (3, 8, 8)).shape
+    (2, 3, 8, 8)
+    """
+    found = np.empty((len(keys), int(np.prod(shape))), np.float32)
+    for key, row in zip(keys, found, strict=True):
+        fill_normals(key, 0, row)
+    return found.reshape(len(keys), *shape)
+
+
+class Step(ABC):
+    """One step of an augmentation: batches in [0, 1] to batches in [0, 1] of the same shape."""
+
+    name: ClassVar[str]
+    basic: ClassVar[bool] = False
+    """Whether it is a crop or flip, which the views of one example share (AugMix)."""
+
+    @property
+    def label(self) -> str:
+        """What the model's info says it was trained with."""
+        return self.name
+
+    @abstractmethod
+    def __call__(self, pixels: Tensor, keys: Keys) -> Tensor:
+        """Augment (B, C, H, W) float32; an image's draws come from its key alone."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Flip(Step):
+    """The mirror image, with probability ``p``."""
+
+    name: ClassVar[str] = "flip"
+    basic: ClassVar[bool] = True
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.p <= 1:
+            raise InputError(f"augmentation flip: p must lie between 0 and 1, got {self.p!r}")
+
+    def __call__(self, pixels: Tensor, keys: Keys) -> Tensor:
+        at = torch.from_numpy(np.flatnonzero(uniforms(keys, 1)[:, 0] < self.p)).to(pixels.device)
+        out = pixels.clone()
+        out[at] = pixels[at].flip(-1)
+        return out
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CropFlip(Step):
+    """A crop of the image with ``padding`` black pixels around it, mirrored half of the time.
+
+    CIFAR-10's usual augmentation. ``flip = false`` for digits and letters.
+    """
+
+    name: ClassVar[str] = "crop-flip"
+    basic: ClassVar[bool] = True
+    padding: int = 4
+    flip: bool = True
+
+    def __post_init__(self) -> None:
+        if self.padding < 0:
+            raise InputError(f"augmentation crop-flip: padding must be ≥ 0, got {self.padding!r}")
+
+    def __call__(self, pixels: Tensor, keys: Keys) -> Tensor:
+        n, channels, height, width = pixels.shape
+        draws = uniforms(keys, 3)
+        flipped = (draws[:, :1] < 0.5) & self.flip
+        top, left = (draws[:, 1:] * (2 * self.padding + 1)).astype(np.int64).T[:, :, None]
+        rows = top + np.arange(height)
+        columns = left + np.where(flipped, np.arange(width)[::-1], np.arange(width))
+        places = rows[:, :, None] * (width + 2 * self.padding) + columns[:, None, :]
+        at = torch.from_numpy(places.reshape(n, 1, -1)).to(pixels.device)
+        padded = functional.pad(pixels, (self.padding,) * 4).contiguous()
+        found = padded.view(n, channels, -1).gather(2, at.expand(-1, channels, -1))
+        return torch.empty_like(pixels).copy_(found.view(pixels.shape))
+
+
+def whole_picture_crop(
+    preprocessing: Preprocessing, options: Mapping[str, Any]
+) -> Callable[[Image.Image], Tensor]:
+    """torchvision's RandomResizedCrop of the whole picture and a flip: (C, H, W) uint8.
+
+    Draws from torch's generator. Options are those of RandomResizedCrop.
+    """
+    ensure_torchvision()
+    from torchvision.transforms import v2
+
+    mode: Literal["RGB", "L"] = "L" if preprocessing.mode == "L" else "RGB"
+    interpolation = v2.InterpolationMode[preprocessing.interpolation.upper()]
+    try:
+        crop = v2.RandomResizedCrop(preprocessing.size, interpolation=interpolation, **options)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"augmentation 'standard': {error}") from None
+    flip = v2.RandomHorizontalFlip()
+
+    def whole(image: Image.Image) -> Tensor:
+        array = np.array(flip(crop(as_picture(image, mode))))
+        array = array[:, :, None] if array.ndim == 2 else array
+        if preprocessing.mode == "BGR":
+            array = np.ascontiguousarray(array[:, :, ::-1])
+        return torch.from_numpy(array).permute(2, 0, 1)
+
+    return whole
+
 
 STEPS: dict[str, str] = {
-    "crop-flip": "shiftbed.training.crops:CropFlip",
-    "flip": "shiftbed.training.crops:Flip",
+    "crop-flip": "shiftbed.training.augment:CropFlip",
+    "flip": "shiftbed.training.augment:Flip",
     "randaugment": "shiftbed.training.auto_augment:RandAugment",
     "augmix": "shiftbed.training.auto_augment:AugMix",
-    "gaussian-noise": "shiftbed.training.spoil:GaussianNoise",
-    "corruption": "shiftbed.training.spoil:Corrupt",
+    "gaussian-noise": "shiftbed.training.corruption_augment:GaussianNoise",
+    "corruption": "shiftbed.training.corruption_augment:Corrupt",
 }
 """Name in a recipe → MODULE:CLASS, called with the table's other keys."""
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.compat import ensure_torchvision
-from shiftbed.training.draws import Keys, Step, uniforms
+from shiftbed.training.augment import Keys, Step, uniforms
 
 LONGEST = 3
 """Operations in a chain of AugMix at most, where the depth is drawn."""

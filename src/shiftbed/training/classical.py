@@ -26,13 +26,13 @@ from shiftbed.evaluation.models.sidecar import sidecar_of
 from shiftbed.evaluation.models.spec import Request, Spec
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.store import PredictionStore
-from shiftbed.training.checkpoint import RunFolder
 from shiftbed.training.estimators import PREFIX, EstimatorSpec, read_estimator
 from shiftbed.training.evaluation import Kept, evaluate
-from shiftbed.training.expand import canonical
 from shiftbed.training.prepare import TrainingData, prepare
-from shiftbed.training.task import (
+from shiftbed.training.recipe import canonical
+from shiftbed.training.runs import (
     Checkpointed,
+    RunFolder,
     TrainTask,
     described,
     details_of,

@@ -22,8 +22,8 @@ from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
 from shiftbed.training.augment import keeping_generators
+from shiftbed.training.loop import make_optimiser
 from shiftbed.training.networks import make_network
-from shiftbed.training.optim import make_optimiser
 from shiftbed.training.prepare import TrainingData
 from shiftbed.training.select import ranked
 from shiftbed.training.stream import make_stream

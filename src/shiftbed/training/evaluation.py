@@ -26,8 +26,8 @@ from shiftbed.evaluation.predict import pixels_to_float
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.labels import LabelPolicy
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
-from shiftbed.training.expand import canonical
 from shiftbed.training.prepare import held_out_part
+from shiftbed.training.recipe import canonical
 from shiftbed.training.sources import HELD_OUT
 
 Floats = NDArray[np.float32]

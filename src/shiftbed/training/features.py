@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftbed.atomic import write_atomically
-from shiftbed.training.expand import canonical
 from shiftbed.training.networks import Network
+from shiftbed.training.recipe import canonical
 
 Floats = NDArray[np.float32]
 _TOLERANCE = 1e-4

@@ -1,25 +1,243 @@
-"""Networks to train: whatever ``shiftbed.evaluation.models`` resolves to a module,
-with a head.
+"""Networks to train: whatever ``shiftbed.evaluation.models`` resolves to a module, with a head.
 
 The head is what timm calls the classifier, and the last ``Linear`` of any other network. It is
 replaced by a new one where it does not have as many outputs as the data has classes, and kept
 where it has: a stage that goes on with the same classes goes on with its head.
+
+``nets:NAME`` are the 32-px networks of the papers, and small ones that train on two cores:
+
+=============  =================================================================================
+conv8          Conv-2/4/6 of Frankle & Carbin (2019) with a fourth pair of layers (Ramanujan et
+               al., 2020): 64, 64, 128, 128, 256, 256, 512, 512 channels, each pair followed by
+               max pooling, then 256, 256, classes; no biases, no normalisation
+resnet18       He et al. (2016), ImageNet's four stages behind a 3×3 stem of stride 1, no max
+               pooling in front
+vgg16          Simonyan & Zisserman (2015), configuration D with batch normalisation and one
+               linear layer
+resnet8 … 56   He et al. (2016), Section 4.2: 6n+2 layers of 16, 32, 64 channels, shortcuts
+               without parameters (option A)
+=============  =================================================================================
+
+fridovich2022 trains the first three on CIFAR-10. Keys of the line: ``num_classes`` (10), ``seed``,
+``weights`` (a local state dict), ``size`` and the other fields of preprocessing; ``mode=L`` makes
+the stem take one channel.
 """
 
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn import functional
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.models import TorchModel, resolve
-from shiftbed.evaluation.models.checkpoints import existing, fit, read_state
+from shiftbed.evaluation.models import resolve
+from shiftbed.evaluation.models.base import versions
+from shiftbed.evaluation.models.checkpoints import digest, existing, fit, read_state
 from shiftbed.evaluation.models.modules import Normalised
-from shiftbed.evaluation.models.torch_model import seeded
+from shiftbed.evaluation.models.spec import stamp
+from shiftbed.evaluation.models.torch_model import TorchModel, seeded, wrap
 from shiftbed.evaluation.preprocessing import Preprocessing
+
+if TYPE_CHECKING:
+    from shiftbed.evaluation.models.spec import Request
+
+
+CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
+CIFAR_STD = (0.2023, 0.1994, 0.2010)
+"""As andreassen2021 (Appendix B.3) normalises CIFAR-10."""
+
+
+class Block(nn.Module):
+    """Two 3×3 convolutions around a shortcut: relu(F(x) + x) (He et al., 2016, Figure 2)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, *, projected: bool) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.shortcut = _shortcut(inputs, outputs, stride, projected=projected)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y)) + self.shortcut(x)
+        return functional.relu(y)
+
+
+class Padded(nn.Module):
+    """Option A: every ``stride``-th pixel, further channels filled with zeros; no parameters."""
+
+    def __init__(self, stride: int, more: int) -> None:
+        super().__init__()
+        self.stride, self.more = stride, more
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.more))
+
+
+class Residual(nn.Module):
+    """A 3×3 stem, stages of blocks, the mean over pixels, a linear head."""
+
+    def __init__(
+        self, widths: list[int], blocks: int, classes: int, channels: int, *, projected: bool
+    ) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, widths[0], 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(widths[0])
+        stages, inputs = [], widths[0]
+        for i, width in enumerate(widths):
+            made = []
+            for j in range(blocks):
+                stride = 2 if i and not j else 1
+                made.append(Block(inputs, width, stride, projected=projected))
+                inputs = width
+            stages.append(nn.Sequential(*made))
+        self.stages = nn.Sequential(*stages)
+        self.fc = nn.Linear(inputs, classes)
+        _initialise(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.relu(self.bn1(self.conv1(x)))
+        y = self.stages(y).mean((2, 3))
+        logits: Tensor = self.fc(y)
+        return logits
+
+
+class Plain(nn.Module):
+    """Convolutions with max pooling in between, then linear layers: Conv8 and VGG."""
+
+    def __init__(self, features: list[nn.Module], pooled: int, head: list[nn.Module]) -> None:
+        super().__init__()
+        self.features = nn.Sequential(*features)
+        self.pool = nn.AdaptiveAvgPool2d(pooled)  # nothing at 32 px; other sizes fit by it
+        self.classifier = nn.Sequential(*head)
+        _initialise(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.pool(self.features(x)).flatten(1))
+        return logits
+
+
+def _shortcut(inputs: int, outputs: int, stride: int, *, projected: bool) -> nn.Module:
+    if inputs == outputs and stride == 1:
+        return nn.Identity()
+    if not projected:
+        return Padded(stride, outputs - inputs)
+    projection = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
+    return nn.Sequential(projection, nn.BatchNorm2d(outputs))
+
+
+def _initialise(network: nn.Module) -> None:
+    """N(0, 2/fan_out) for convolutions (He et al., 2015); the rest is torch's default."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
+def _conv8(classes: int, channels: int) -> nn.Module:
+    features: list[nn.Module] = []
+    for width in (64, 128, 256, 512):
+        for inputs in (channels, width):
+            features += [nn.Conv2d(inputs, width, 3, padding=1, bias=False), nn.ReLU()]
+        features.append(nn.MaxPool2d(2))
+        channels = width
+    head: list[nn.Module] = []
+    for inputs in (4 * channels, 256):
+        head += [nn.Linear(inputs, 256, bias=False), nn.ReLU()]
+    return Plain(features, 2, [*head, nn.Linear(256, classes, bias=False)])
+
+
+def _vgg16(classes: int, channels: int) -> nn.Module:
+    features: list[nn.Module] = []
+    for width, layers in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(layers):
+            features += [
+                nn.Conv2d(channels, width, 3, padding=1),
+                nn.BatchNorm2d(width),
+                nn.ReLU(),
+            ]
+            channels = width
+        features.append(nn.MaxPool2d(2))
+    return Plain(features, 1, [nn.Linear(channels, classes)])
+
+
+def _resnet18(classes: int, channels: int) -> nn.Module:
+    return Residual([64, 128, 256, 512], 2, classes, channels, projected=True)
+
+
+def _small(depth: int) -> Callable[[int, int], nn.Module]:
+    def make(classes: int, channels: int) -> nn.Module:
+        return Residual([16, 32, 64], (depth - 2) // 6, classes, channels, projected=False)
+
+    return make
+
+
+NETS: dict[str, Callable[[int, int], nn.Module]] = {
+    "conv8": _conv8,
+    "resnet18": _resnet18,
+    "vgg16": _vgg16,
+    **{f"resnet{depth}": _small(depth) for depth in (8, 14, 20, 32, 44, 56)},
+}
+"""Name → function of (classes, channels)."""
+
+
+def build(name: str, classes: int = 10, channels: int = 3) -> nn.Module:
+    """A network of normalised pixels with weights drawn from torch's generator.
+
+    >>> import torch
+    >>> build("resnet8", classes=7, channels=1)(torch.zeros(2, 1, 32, 32)).shape
+    torch.Size([2, 7])
+    """
+    if name not in NETS:
+        raise unknown("32-px net", name, NETS)
+    for what, value in (("classes", classes), ("channels", channels)):
+        if value < 1:
+            raise InputError(f"{what} of {name} must be at least 1, got {value}")
+    return NETS[name](classes, channels)
+
+
+def load(request: "Request") -> TorchModel:
+    """``nets:NAME``: weights from a file, or drawn from ``seed``."""
+    request.check_keys("weights", "num_classes", "seed")
+    name = request.spec.name
+    native = Preprocessing(size=(32, 32), crop="none", mean=CIFAR_MEAN, std=CIFAR_STD)
+    used = request.preprocess(native)
+    state = None if request.weights is None else read_state(request.weights)
+    classes = request.integer("num_classes") or request.classes or _rows(state) or 10
+    with seeded(request.seed):
+        network = build(name, classes, used.channels)
+    query: dict[str, str | int | None] = {}
+    if state is None or request.weights is None:
+        query |= {"seed": request.seed, "num_classes": classes}
+        weights: dict[str, Any] = {"random": True, "seed": request.seed}
+    else:
+        fit(network, state, request.weights)
+        query["weights"] = stamp(request.weights)
+        weights = {"file": request.weights.name, "sha256": digest(request.weights)}
+    return wrap(
+        network,
+        id=request.identity(name, native, used, **query),
+        preprocessing=used,
+        facts={
+            "spec": request.spec.text,
+            "architecture": name,
+            "weights": weights,
+            "libraries": versions("torch"),
+        },
+        device=request.device,
+        precision=request.precision,
+    )
+
+
+def _rows(state: dict[str, Tensor] | None) -> int | None:
+    """The number of classes that the last matrix of a state dict has."""
+    matrices = [tensor for tensor in (state or {}).values() if tensor.ndim == 2]
+    return len(matrices[-1]) if matrices else None
+
 
 PREFIXES = ("timm", "torchvision", "python", "torch", "nets")
 

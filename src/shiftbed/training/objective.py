@@ -5,6 +5,7 @@ weights, leaves out examples, writes down accuracies. Both are made from a recip
 function that ``OBJECTIVES`` or ``HOOKS`` names; README.md beside this says how to add one.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
@@ -193,17 +195,17 @@ class MeanSquares(Objective):
 OBJECTIVES: dict[str, str] = {
     "cross-entropy": "shiftbed.training.objective:CrossEntropy",
     "mse": "shiftbed.training.objective:MeanSquares",
-    "augmix": "shiftbed.training.objectives.consistency:Consistency",
-    "replay": "shiftbed.training.objectives.replay:Replay",
-    "class-map": "shiftbed.training.objectives.mapped:Mapped",
-    "contrastive": "shiftbed.training.objectives.contrastive:Contrastive",
+    "augmix": "shiftbed.training.objective:Consistency",
+    "replay": "shiftbed.training.forgetting:Replay",
+    "class-map": "shiftbed.training.class_map:Mapped",
+    "contrastive": "shiftbed.training.contrastive:Contrastive",
 }
 """Name in a recipe → MODULE:FUNCTION, called with the table's other keys."""
 HOOKS: dict[str, str] = {
     "prune": "shiftbed.training.prune:make",
     "phase_out": "shiftbed.training.curriculum:PhaseOut",
     "switch": "shiftbed.training.curriculum:Switch",
-    "watch": "shiftbed.training.watch:Watch",
+    "watch": "shiftbed.training.forgetting:Watch",
 }
 """Key of a recipe (``prune``, ``phase_out``, …) → MODULE:FUNCTION, called with its table."""
 
@@ -239,3 +241,44 @@ def _made(where: str, what: str, options: Mapping[str, Any]) -> Any:
         return function(**options)
     except TypeError as error:
         raise InputError(f"{what}: {str(error).partition(')')[2].strip() or error}") from None
+
+
+def jensen_shannon(logits: tuple[Tensor, ...]) -> Tensor:
+    """JS(p₁; …; p_k) = mean_i KL(p_i ‖ m), m = mean_i p_i, averaged over the batch (B, classes).
+
+    Hendrycks et al. 2020, Section 3. In [0, log k]; 0 where all agree.
+
+    >>> z = torch.tensor([[2.0, 0.0, -1.0]])
+    >>> abs(float(jensen_shannon((z, z, z)))) < 1e-6
+    True
+    >>> far = torch.tensor([[100.0, 0.0]])
+    >>> round(float(jensen_shannon((far, far.flip(1)))), 4)  # log 2
+    0.6931
+    """
+    logs = torch.stack([functional.log_softmax(one, dim=1) for one in logits])
+    mixture = torch.logsumexp(logs, dim=0) - math.log(len(logits))
+    return (logs.exp() * (logs - mixture)).sum(dim=2).mean()
+
+
+@final
+class Consistency(Objective):
+    """CE(clean) + ``weight``·JS(clean; view 1; view 2), the views drawn by the augmentation.
+
+    Hendrycks et al. 2020, Section 3: λ = 12. Cross-entropy is on the clean example alone. All views
+    go through the network as one batch, so batch statistics are shared.
+    """
+
+    views = 2
+    clean_first = True
+
+    def __init__(self, weight: float = 12.0) -> None:
+        if not weight > 0:
+            raise InputError(f"objective 'augmix': weight must be above 0, got {weight!r}")
+        self.weight = weight
+
+    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+        logits = network(torch.cat([batch.pixels, *batch.views]))
+        parts = torch.chunk(logits, 1 + self.views)
+        return functional.cross_entropy(parts[0], batch.labels) + self.weight * jensen_shannon(
+            parts
+        )

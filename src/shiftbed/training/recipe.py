@@ -37,9 +37,12 @@ model = [                                # columns above), nothing else; estimat
 data = "usps"
 """
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +50,50 @@ from shiftbed.engine.toml_files import beside, errors_in, known_keys, read_toml
 from shiftbed.errors import InputError, unknown
 from shiftbed.training.arguments import HOOK_KEYS, JOB_KEYS, normalised, with_patterns
 from shiftbed.training.estimators import is_classical, read_estimator
-from shiftbed.training.expand import combinations, short_hash
 from shiftbed.training.sources import Sources, read_sources
+
+
+def combinations(value: Any) -> Iterator[Any]:
+    """Every combination of the lists within a value, at any depth, in the order they are written.
+
+    A list is a sweep; a list in a list is a value that is a list.
+
+    >>> list(combinations({"lr": [0.1, 0.01], "name": "SGD"}))
+    [{'lr': 0.1, 'name': 'SGD'}, {'lr': 0.01, 'name': 'SGD'}]
+    >>> list(combinations({"milestones": [[30, 60]]}))
+    [{'milestones': [30, 60]}]
+    """
+    if isinstance(value, Mapping):
+        keys = list(value)
+        for values in product(*(list(combinations(value[key])) for key in keys)):
+            yield dict(zip(keys, values, strict=True))
+    elif isinstance(value, list):
+        for one in value:
+            if isinstance(one, list):
+                yield one
+            else:
+                yield from combinations(one)
+    else:
+        yield value
+
+
+def canonical(value: Any) -> str:
+    """The same text for the same arguments: keys sorted, whole floats as they print.
+
+    >>> canonical({"b": 1e-3, "a": 1}) == canonical({"a": 1, "b": 0.001})
+    True
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def short_hash(value: Any) -> str:
+    """Twelve hexadecimal digits of the SHA-256 of the canonical text.
+
+    >>> short_hash({"lr": 0.1})
+    '9c9ba942d8bb'
+    """
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
+
 
 _TOP = ("name", "store", "runs", "data", "tasks", "test_sets", "settings", "shifts", "grid")
 _OPTIONS: dict[str, Any] = {

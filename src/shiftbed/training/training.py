@@ -1,4 +1,7 @@
-"""A job in training: everything it is made of, and what happens at a checkpoint."""
+"""What a worker does with a job: train it, go on with it, or evaluate what was added since.
+
+Networks are trained here; models of scikit-learn are fitted (``classical.py``).
+"""
 
 import time
 from collections.abc import Callable
@@ -17,22 +20,24 @@ from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import HOOK_KEYS
 from shiftbed.training.augment import keeping_generators
-from shiftbed.training.evaluation import Answer, Opened, evaluate
+from shiftbed.training.classical import details_of_fitted, fit, limited
+from shiftbed.training.evaluation import Answer, Opened, evaluate, is_evaluated
 from shiftbed.training.features import HeadOnly, Through, backbone_digest, cached_features
-from shiftbed.training.loop import Run, checkpoint_steps, train
+from shiftbed.training.loop import Run, checkpoint_steps, make_optimiser, make_schedule, train
 from shiftbed.training.objective import Setup, make_hook, make_objective
-from shiftbed.training.optim import make_optimiser, make_schedule
 from shiftbed.training.prepare import TrainingData, prepare
-from shiftbed.training.stream import Stream, make_stream
-from shiftbed.training.task import (
+from shiftbed.training.runs import (
     Checkpointed,
     TrainTask,
     described,
     details_of,
+    finished_model,
     info_of,
+    kept_file,
     model_name,
     start_network,
 )
+from shiftbed.training.stream import Stream, make_stream
 
 Report = Callable[[Done], None]
 
@@ -293,3 +298,60 @@ class Training:
             return scores
 
         return answer
+
+
+def is_finished(task: TrainTask, store: PredictionStore) -> bool:
+    """Whether a job is trained and all its checkpoints are evaluated."""
+    done = task.folder.read("done")
+    if done is None:
+        return False
+    return all(
+        is_evaluated(store, model_name(task.job, step), task.settings) for step in done["stops"]
+    )
+
+
+def execute(task: TrainTask, report: Report = lambda done: None) -> Done:
+    """Train a job from where it stopped; a finished one is only evaluated where it was not yet."""
+    clock = time.perf_counter()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(int(task.options["threads"]))
+    try:
+        with keeping_generators():
+            if task.folder.read("done") is not None:
+                notes = _evaluate_again(task)
+            elif task.job.classical:
+                notes = fit(task, report)
+            else:
+                notes = Training(task, report).go()
+    finally:
+        torch.set_num_threads(threads)
+    return Done(key=task.key, seconds=time.perf_counter() - clock, notes=notes)
+
+
+def _evaluate_again(task: TrainTask) -> tuple[str, ...]:
+    """A finished run on settings that were added since, from the weights that were kept."""
+    folder, store = task.folder, PredictionStore(task.store)
+    done = folder.read("done")
+    notes: list[str] = []
+    known = {one["step"]: one["info"] for one in folder.read("log")["checkpoints"]}
+    for step in done["stops"]:
+        name = model_name(task.job, step)
+        if is_evaluated(store, name, task.settings):
+            continue
+        if not kept_file(task, step).is_file():
+            notes.append(f"step {step}: its weights were not kept, and some settings are new")
+            continue
+        info = known.get(step, {}) | info_of(task, step, step == done["steps"], int(done["n"]))
+        with limited(task):
+            evaluate(
+                finished_model(task, step, done),
+                task.settings,
+                store,
+                info=info,
+                details=details_of_fitted(task, done) if task.job.classical else details_of(task),
+                batch_size=int(task.options["evaluation_batch_size"]),
+                top=int(task.options["top"]),
+                memory_gib=float(task.options["memory_gib"]),
+                say=notes.append,
+            )
+    return tuple(dict.fromkeys(notes))

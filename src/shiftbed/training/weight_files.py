@@ -25,7 +25,7 @@ from shiftbed.evaluation.models.spec import Spec
 from shiftbed.training.weights import State, path, read_weights, write_weights
 
 _BATCH = 256
-import_module("shiftbed.training.nets")  # so that nets:NAME can be resolved
+import_module("shiftbed.training.networks")  # so that nets:NAME can be resolved
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,8 @@ PREFIXES: dict[str, str] = {
     "torch": _HERE + "from_torch",
     "sklearn": _HERE + "from_sklearn",
     "python": _HERE + "from_python",
-    "nets": "shiftbed.training.nets",
-    "run": "shiftbed.training.trained",
+    "nets": "shiftbed.training.networks",
+    "run": "shiftbed.training.runs",
 }
 """Prefix → module with ``load(request) -> Model``; another package may add its own."""
 

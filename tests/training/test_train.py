@@ -17,7 +17,7 @@ from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore
 from shiftbed.testbed.stored import testbed_from_store as bed_of
 from shiftbed.training import read_recipe
-from shiftbed.training.sweep import sweep
+from shiftbed.training.train import sweep
 from tests.training.places import GRID, HEAD, place
 
 EVERY = GRID + "checkpoints = {every = 1, at = [[0]]}\n"

@@ -29,7 +29,7 @@ class Sweep:
 
 def tasks(recipe: Recipe, jobs: Iterable[Job]) -> list[Any]:
     """Jobs with what they need of the recipe."""
-    from shiftbed.training.task import TrainTask
+    from shiftbed.training.runs import TrainTask
 
     by_id = {one.id: one for one in recipe.sources.settings}
     return [
@@ -62,7 +62,7 @@ def sweep(
 
     Stages run one after the other. A job that fails is recorded, and the rest goes on.
     """
-    from shiftbed.training.execute import is_finished
+    from shiftbed.training.training import is_finished
 
     if runner not in RUNNERS:
         raise unknown("runner", runner, RUNNERS)

@@ -9,9 +9,8 @@ from torch.nn import functional
 
 from shiftbed.catalogue.maps import groups
 from shiftbed.errors import InputError, unknown
+from shiftbed.training.forgetting import OldTask, Replaying, become, old_heads_of
 from shiftbed.training.objective import Batch, Setup
-from shiftbed.training.objectives.heads import OldTask, become, old_heads_of
-from shiftbed.training.objectives.replay import Replaying
 
 OVER = ("merged", "all")
 PULLED = ("head", "all")

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError
-from shiftbed.training.linear import PENALTIES, fit_logistic, objective, probe
+from shiftbed.training.linear_probe import PENALTIES, fit_logistic, objective, probe
 
 
 @pytest.fixture(autouse=True)

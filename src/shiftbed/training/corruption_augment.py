@@ -11,7 +11,7 @@ from torch import Tensor
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.corruptions import NAMES, Corruption, severities
-from shiftbed.training.draws import Keys, Step, normals, uniforms
+from shiftbed.training.augment import Keys, Step, normals, uniforms
 
 
 @final

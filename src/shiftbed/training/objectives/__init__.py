@@ -1,1 +1,0 @@
-"""Objectives beside cross-entropy and squared error: consistency, replay, class maps, captions."""

@@ -1,0 +1,318 @@
+"""Runs: a job as it travels to a worker, the files it leaves, and its checkpoints as models.
+
+    RUNS/ID/job.json        the job's arguments, and where its recipe is
+    RUNS/ID/last.pt         everything the next step depends on
+    RUNS/ID/step-N.pt       the network's state dict, as ``torch:FILE?arch=…`` reads it
+    RUNS/ID/model.skops     instead, a fitted estimator, as ``sklearn:FILE`` reads it
+    RUNS/ID/log.json        per checkpoint: step, epoch, mean loss, examples, seconds
+    RUNS/ID/done.json       written last: what the run ended with
+
+Files hold tensors, numbers and texts only, and are read with ``weights_only=True``.
+
+``run:FOLDER[?step=N]`` is a checkpoint of a finished run as a model, the last if none is named.
+FOLDER is RUNS/ID. The model is called RUN@STEP, as in the store: probes and further settings land
+beside what is known of it.
+
+    shiftbed probe run:runs/1a2b3c4d5e6f test/mnist.npz --store store
+"""
+
+import json
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from shiftbed.atomic import write_atomically
+from shiftbed.engine.jobs import Done
+from shiftbed.engine.spec import SettingSpec
+from shiftbed.errors import InputError
+from shiftbed.evaluation.models import Model
+from shiftbed.evaluation.models.checkpoints import refusal
+from shiftbed.evaluation.models.spec import Request, Spec
+from shiftbed.training.augment import label_of
+from shiftbed.training.networks import Network, make_network
+from shiftbed.training.objective import Hook, make_objective
+from shiftbed.training.recipe import Job
+from shiftbed.training.sources import DataSpec
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, runs: str | Path, id: str) -> None:
+        self.path = Path(runs) / id
+
+    def weights(self, step: int) -> Path:
+        """Where the weights after a step are."""
+        return self.path / f"step-{step:08d}.pt"
+
+    @property
+    def estimator(self) -> Path:
+        """Where the fitted estimator of a classical model is."""
+        return self.path / "model.skops"
+
+    def steps(self) -> list[int]:
+        """Steps whose weights are there."""
+        return sorted(int(file.stem.removeprefix("step-")) for file in self.path.glob("step-*.pt"))
+
+    def write_weights(self, step: int, state: Mapping[str, Tensor]) -> None:
+        own = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+        self._save(self.weights(step), own)
+
+    def forget_weights(self, but: int) -> None:
+        """Remove the weights of all checkpoints but one."""
+        for step in self.steps():
+            if step != but:
+                self.weights(step).unlink(missing_ok=True)
+
+    def write_state(self, state: Mapping[str, Any]) -> None:
+        self._save(self.path / "last.pt", dict(state))
+
+    def state(self) -> dict[str, Any] | None:
+        """The state to go on from, None if there is none."""
+        path = self.path / "last.pt"
+        if not path.is_file():
+            return None
+        try:
+            found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise refusal(path, error) from None
+        except (RuntimeError, EOFError, ValueError, KeyError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(f"{path}: cannot be read, remove it to start anew: {reason}") from None
+        return found
+
+    def forget_state(self) -> None:
+        """A finished run needs none."""
+        (self.path / "last.pt").unlink(missing_ok=True)
+
+    def read(self, name: str) -> Any:
+        """A JSON file of the run, None if it is not there."""
+        path = self.path / f"{name}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def write(self, name: str, value: Any) -> None:
+        with write_atomically(self.path / f"{name}.json") as file:
+            file.write(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode())
+
+    def _save(self, path: Path, value: Any) -> None:
+        with write_atomically(path) as file:
+            torch.save(value, file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpointed(Done):
+    """What a worker says at a checkpoint; ``images`` are training examples since the last one."""
+
+    step: int
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTask:
+    """A job with what it needs of its recipe; this travels to workers."""
+
+    work: ClassVar[str] = "shiftbed.training.training:execute"
+    job: Job
+    recipe: str
+    base: str
+    store: str
+    runs: str
+    data: Mapping[str, DataSpec]
+    settings: tuple[SettingSpec, ...]
+    options: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.job.run, "training"
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.runs, self.job.id)
+
+
+def model_name(job: Job, step: int) -> str:
+    """A checkpoint's name in the store."""
+    return f"{job.run}@{step}"
+
+
+def start_network(task: TrainTask, classes: int) -> Network:
+    """The network at its start: drawn, the library's, a file's, or the last of another run."""
+    arguments = task.job.arguments
+    start = str(arguments["start"])
+    weights, old_classes = None, None
+    if start.startswith("run:"):
+        before = RunFolder(task.runs, start.removeprefix("run:"))
+        done = before.read("done")
+        if done is None:
+            raise InputError(f"the run {start.removeprefix('run:')} it starts from is not finished")
+        weights, old_classes = before.weights(done["stops"][-1]), int(done["outputs"])
+    return make_network(
+        spec_near(str(arguments["model"]), task.base),
+        classes,
+        start,
+        seed=int(arguments["seed"]),
+        base=task.base,
+        weights=weights,
+        old_classes=old_classes,
+        device=str(task.options["device"]),
+    )
+
+
+def spec_near(spec: str, base: str) -> str:
+    """A model's line with the file it names (``python:FILE.py:…``, ``torch:FILE``) near the recipe.
+
+    >>> spec_near("timm:resnet18", "recipes")
+    'timm:resnet18'
+    """
+    prefix, _, rest = spec.partition(":")
+    file = rest.partition(":" if prefix == "python" else "?")[0]
+    beside = Path(base) / file
+    if prefix not in ("python", "torch") or not file or not beside.is_file():
+        return spec
+    return f"{prefix}:{beside}{rest[len(file) :]}"
+
+
+def info_of(
+    task: TrainTask, step: int, last: bool, n: int, hooks: Sequence[Hook] = ()
+) -> dict[str, Any]:
+    """What the testbed knows of a checkpoint: the columns of its models.
+
+    Those of how a network is trained are None for a model of scikit-learn.
+    """
+    job, arguments = task.job, task.job.arguments
+    optimiser = arguments.get("optimiser", {})
+    mix = arguments["data"].get("mix")
+    found: dict[str, Any] = {
+        "run": job.run,
+        "step": step,
+        "kind": job.kind,
+        "in_fit_set": job.in_fit_set == "all" or (job.in_fit_set == "final" and last),
+        "architecture": job.architecture,
+        "training_data": job.training_data,
+        "data_size": job.data_size,
+        "n_train": n,
+        "mix": "+".join(f"{name}={share:g}" for name, share in mix.items()) if mix else None,
+        "parent": None,
+        "start": _start(job),
+        "tune": arguments.get("tune"),
+        "augmentation": None if job.classical else label_of(arguments["augmentation"]),
+        "objective": arguments.get("objective", {}).get("name"),
+        "optimiser": optimiser.get("name"),
+        "lr": optimiser.get("lr"),
+        "length": arguments.get("epochs") or arguments.get("steps"),
+        "seed": arguments["seed"],
+        "stage": job.stage,
+        "grid": job.grid,
+        "final": last,
+    }
+    if job.parent is not None:
+        before = RunFolder(task.runs, str(arguments["start"]).removeprefix("run:")).read("done")
+        found["parent"] = f"{job.parent}@{before['stops'][-1]}" if before else job.parent
+    for hook in hooks:
+        found |= hook.facts()
+    return found
+
+
+def _start(job: Job) -> str | None:
+    if job.classical:
+        return None
+    return "run" if job.parent else str(job.arguments["start"]).partition(":")[0]
+
+
+def described(task: TrainTask) -> dict[str, Any]:
+    """What job.json says: the arguments, and where the recipe is as seen from the run's folder."""
+    base = os.path.relpath(task.base, task.folder.path)
+    return {"id": task.job.id, "base": Path(base).as_posix(), **task.job.arguments}
+
+
+def details_of(task: TrainTask) -> dict[str, Any]:
+    return {
+        "spec": task.job.arguments["model"],
+        "identity": f"job:{task.job.id}",
+        "recipe": task.recipe,
+        "seed": task.job.arguments["seed"],
+        "arguments": dict(task.job.arguments),
+    }
+
+
+def kept_file(task: TrainTask, step: int) -> Path:
+    """Where a checkpoint's weights are, if they were kept."""
+    return task.folder.estimator if task.job.classical else task.folder.weights(step)
+
+
+def finished_model(task: TrainTask, step: int, done: dict[str, Any]) -> Model:
+    """A checkpoint of a finished run, read from its file."""
+    if task.job.classical:
+        from shiftbed.training.classical import reopened
+
+        return reopened(task, int(done["outputs"]))
+    network = make_network(
+        spec_near(str(task.job.arguments["model"]), task.base),
+        int(done["outputs"]),
+        "weights",
+        weights=task.folder.weights(step),
+        old_classes=int(done["outputs"]),
+    )
+    objective = make_objective(task.job.arguments["objective"])
+    module = objective.evaluated(network.module).eval()
+    return network.as_model(model_name(task.job, step), module)
+
+
+def load(request: Request) -> Model:
+    """The model of a run's folder."""
+    if request.precision != "float32" or request.preprocessing:
+        raise InputError(
+            f"{request.spec.text} is run as it was trained: no other precision or size"
+        )
+    task, step, done = _read(request.spec, request.device)
+    if not kept_file(task, step).is_file():
+        raise InputError(f"{task.folder.path}: the weights after step {step} were not kept")
+    return finished_model(task, step, done)
+
+
+def name_of(text: str) -> str:
+    """What the store calls the checkpoint that a line names: RUN@STEP."""
+    task, step, _ = _read(Spec.parse(text))
+    return model_name(task.job, step)
+
+
+def _read(spec: Spec, device: str = "cpu") -> tuple[TrainTask, int, dict[str, Any]]:
+    """The run, the step that is wanted, and what done.json says."""
+    for key in spec.query:
+        if key != "step":
+            raise InputError(f"{spec.text}: only ?step=N may follow, got {key!r}")
+    path = Path(spec.name)
+    folder = RunFolder(path.parent, path.name)
+    try:
+        about, done = folder.read("job"), folder.read("done")
+    except ValueError as error:
+        raise InputError(f"{path}: its JSON cannot be read: {error}") from None
+    if not isinstance(about, dict) or not isinstance(done, dict):
+        what = "is not finished" if about else "is no run that shiftbed train made"
+        raise InputError(f"{path} {what}: expected job.json and done.json in it")
+    base, own = about.pop("base", None), about.pop("id", None)
+    if base is None:
+        raise InputError(f"{path}: its job.json is of an older version; train it again")
+    wanted, stops = spec.query.get("step"), [int(one) for one in done["stops"]]
+    if wanted is not None and wanted not in map(str, stops):
+        known = ", ".join(map(str, stops))
+        raise InputError(f"{path} has no checkpoint after step {wanted}; there are {known}")
+    task = TrainTask(
+        job=Job(arguments=about),
+        recipe="",
+        base=str(path / base),
+        store="",
+        runs=str(path.parent),
+        data={},
+        settings=(),
+        options={"device": device},
+    )
+    if task.job.id != own or own != path.name:
+        raise InputError(f"{path}: its job.json is that of another run ({task.job.id})")
+    return task, stops[-1] if wanted is None else int(wanted), done
