@@ -20,8 +20,7 @@ from examples.finetune.chart import by_steps
 from examples.finetune.data import domains
 from shiftbed.cli.main import app
 from shiftbed.errors import InputError
-from shiftbed.figures import save
-from shiftbed.page import write_report
+from shiftbed.page import save, write_report
 from shiftbed.testbed import Testbed, open_testbed
 
 __all__ = ["STUDIES", "main", "prepare", "recipe_text", "smaller"]

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from examples.finetune.along import by_step, judged
-from shiftbed.figures.charts import Curve, Curves, Line, Panels
+from shiftbed.figures.charts import Curve, Curves, Panels, Reference
 from shiftbed.testbed import Testbed
 
 __all__ = ["by_steps"]
@@ -49,5 +49,5 @@ def _panel(bed: Testbed, shift: str) -> Curves:
         y_title="effective robustness ρ (points)",
         curves=tuple(curves),
         x_labels=tuple(map(str, steps)),
-        lines=(Line(name="the line"),),
+        lines=(Reference(name="the line"),),
     )

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from PIL import Image
 
-from shiftbed.figures.gallery import gallery, open_source
+from shiftbed.results.plot import gallery, open_source
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import probe_parts, read_probe
 from shiftbed.testbed import testbed_from_store as from_store

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.figures import SUFFIXES, save
-from shiftbed.figures.charts import Bars, Chart, Curve, Curves, Dots, Heatmap, Line, Panels
+from shiftbed.figures import figure_of
+from shiftbed.figures.charts import Bars, Chart, Curve, Curves, Dots, Heatmap, Panels, Reference
 from shiftbed.figures.interactive import figure, fragment
-from shiftbed.figures.static import draw
+from shiftbed.page import SUFFIXES, save
 
 HOSTILE = "<img src=x onerror=alert(1)> $x_1$"
 RNG = np.random.default_rng(0)
@@ -35,7 +35,10 @@ def curves() -> Curves:
         y_title="y",
         curves=(one, two),
         x_labels=("a", "b", "c", "d", "e"),
-        lines=(Line(name="level", intercept=3.0), Line(name="here", slope=np.inf, intercept=2.0)),
+        lines=(
+            Reference(name="level", intercept=3.0),
+            Reference(name="here", slope=np.inf, intercept=2.0),
+        ),
     )
 
 
@@ -53,7 +56,7 @@ def dots() -> Dots:
         y_high=y + 0.1,
         x_low=x - 0.1,
         x_high=x + 0.1,
-        lines=(Line(name="y = x", slope=1.0),),
+        lines=(Reference(name="y = x", slope=1.0),),
         labelled=(HOSTILE,),
     )
 
@@ -95,7 +98,7 @@ def test_names_are_data(number: int) -> None:
     page = fragment(CHARTS[number], "one")
     assert "<img" not in page
     assert "onerror" in page
-    drawn = draw(CHARTS[number])
+    drawn = figure_of(CHARTS[number])
     drawn.draw_without_rendering()  # a $ that was taken for mathematics would raise or vanish
 
 
@@ -103,11 +106,11 @@ def test_the_numbers_drawn_are_the_numbers_given() -> None:
     chart = heatmap()
     drawn = json.loads(figure(chart).to_json())["data"][0]
     assert drawn["type"] == "heatmap"
-    texts = [text.get_text() for text in draw(chart).axes[0].texts]
+    texts = [text.get_text() for text in figure_of(chart).axes[0].texts]
     wanted = [f"{v:.2f}".replace("-", "−") for v in chart.values.ravel() if np.isfinite(v)]
     assert texts == wanted
     bar = bars()
-    heights = [patch.get_height() for patch in draw(bar).axes[0].patches]
+    heights = [patch.get_height() for patch in figure_of(bar).axes[0].patches]
     np.testing.assert_allclose(heights, bar.values.ravel())
 
 

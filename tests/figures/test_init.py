@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.figures import SUFFIXES, plane, save, scatter
-from shiftbed.testbed import Testbed, published
+from shiftbed.page import SUFFIXES, save
+from shiftbed.results.charts.scatter import scatter
+from shiftbed.testbed import Testbed
 
 SIGNATURES = {
     ".png": b"\x89PNG\r\n\x1a\n",
@@ -33,18 +34,11 @@ def test_unknown_suffix(small: Testbed, tmp_path: Path, name: str) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_plane_is_html_only(tmp_path: Path) -> None:
-    chart = plane(published("openclip"), ("ImageNet 1k", "CIFAR-10"), "ImageNet-R")
-    save(chart, tmp_path / "a.html")
-    with pytest.raises(InputError, match=r"a plane is written to \.html, not '\.png'"):
-        save(chart, tmp_path / "a.png")
-
-
 def test_importing_and_computing_loads_no_drawing_library() -> None:
     code = (
-        "import sys, shiftbed.figures as f, shiftbed.figures.static, shiftbed.figures.interactive\n"
+        "import sys, shiftbed.page; from shiftbed.results.charts.scatter import scatter\n"
         "from shiftbed.testbed import published\n"
-        "f.scatter(published('openclip'), 'imagenet-r')\n"
+        "scatter(published('openclip'), 'imagenet-r')\n"
         "print([m for m in ('matplotlib', 'plotly', 'torch') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

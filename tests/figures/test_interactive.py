@@ -10,8 +10,9 @@ import plotly.graph_objects as go
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.figures import Scatter, plane, scatter
+from shiftbed.figures import Scatter
 from shiftbed.figures.interactive import figure, fragment, html_page
+from shiftbed.results.charts.scatter import scatter
 from shiftbed.testbed import Testbed, published
 
 HOSTILE = (
@@ -110,14 +111,6 @@ def test_points_bars_and_edges_are_finite(small: Testbed) -> None:
 def test_many_points_are_drawn_by_webgl() -> None:
     kinds = {type(trace) for trace in figure(scatter(published("timm"), "imagenet-v2")).data}
     assert kinds == {go.Scatter, go.Scattergl}
-
-
-def test_a_plane_is_a_surface_with_models_and_stems() -> None:
-    chart = plane(published("openclip"), ("ImageNet 1k", "CIFAR-10"), "ImageNet-R")
-    drawn = figure(chart)
-    assert [type(trace) for trace in drawn.data] == [go.Surface, go.Scatter3d, go.Scatter3d]
-    assert drawn.layout.scene.zaxis.title.text == "ImageNet-R"
-    assert "stems show each ρ" in fragment(chart, "c")
 
 
 def test_without_plotly(small: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:

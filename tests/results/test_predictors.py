@@ -7,8 +7,8 @@ from scipy.special import ndtri
 from scipy.stats import linregress
 
 from shiftbed.errors import InputError
-from shiftbed.figures import save
-from shiftbed.figures.predictors import best_metric, group_lines
+from shiftbed.page import save
+from shiftbed.results.charts.predictiveness import best_metric, group_lines
 from shiftbed.results.predictors import groups_by, predictor_table
 from shiftbed.testbed import published
 from shiftbed.testbed.select import choose

@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.figures.data import scatter
 from shiftbed.page.findings import findings
 from shiftbed.page.payload import payload
 from shiftbed.records import Shift
+from shiftbed.results.charts.scatter import scatter
 from shiftbed.testbed import Testbed, open_testbed
 from shiftbed.testbed.files import write_testbed
 

@@ -95,7 +95,7 @@ class TestTheStore:
         assert sorted(names) == ["faint", "test"]
 
     def test_lines_and_trajectories_work_on_it(self, swept):
-        from shiftbed.figures.trajectories import trajectories
+        from shiftbed.results.charts.robustness import trajectories
 
         folder, _, _ = swept
         bed = bed_of(PredictionStore(folder / "store"))

@@ -105,8 +105,8 @@ def transfer(
     bed = testbed_from_store(PredictionStore.existing(store))
     grid = transfer_grid(bed, by=by, without=without, clean=clean, where=where, level=level)
     if output is not None:
-        from shiftbed.figures import save
-        from shiftbed.figures.transfer_grid import transfer_heatmap
+        from shiftbed.page import save
+        from shiftbed.results.charts.corruptions import transfer_heatmap
 
         save(transfer_heatmap(grid, value), output)
     if json:

@@ -235,8 +235,8 @@ _MAKE: dict[str, Any] = {
 def _draw(frame: "pl.DataFrame", show: str, title: str, more: dict[str, Any], path: "Path") -> None:
     import polars as pl
 
-    from shiftbed.figures import predictiveness as charts
-    from shiftbed.figures import save
+    from shiftbed.page import save
+    from shiftbed.results.charts import predictiveness as charts
 
     if show == "differences":
         chart: Any = charts.effect_bars(frame, title=title, alternative=more["alternative"])

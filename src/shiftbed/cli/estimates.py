@@ -43,8 +43,8 @@ def estimate(
     """
     from shiftbed.cli.answers import open_two
     from shiftbed.cli.tablefile import write_table
-    from shiftbed.figures import save
-    from shiftbed.figures.similarity import estimates_chart
+    from shiftbed.page import save
+    from shiftbed.results.charts.similarity import estimates_chart
     from shiftbed.results.label_free import label_free, rehearsal
 
     check_files(output, figure)
@@ -213,9 +213,9 @@ def mix(
     """
     from shiftbed.cli.answers import open_two
     from shiftbed.cli.tablefile import write_table
-    from shiftbed.figures import save
-    from shiftbed.figures.similarity import made_chart
+    from shiftbed.page import save
     from shiftbed.results.answers import matched
+    from shiftbed.results.charts.similarity import made_chart
     from shiftbed.results.mixing import ensemble_table, mixed_table
     from shiftbed.store import PredictionStore
 

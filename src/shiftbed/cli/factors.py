@@ -87,8 +87,8 @@ def factors(
     notes = _factor_notes(found, repeated=len(set(networks.models)) < len(networks.models))
     write(loading_table(found), output)
     if figure is not None:
-        from shiftbed.figures import save
-        from shiftbed.figures.factors import factor_panels
+        from shiftbed.page import save
+        from shiftbed.results.charts.factors import factor_panels
 
         save(factor_panels(found, title=f"{source}: {counted(found.k, 'factor')}"), figure)
     if json:

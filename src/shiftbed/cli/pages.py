@@ -88,9 +88,9 @@ def card(
     """A section for a model card: accuracies, ρ with intervals, label policies, caveats."""
     from shiftbed.atomic import write_atomically
     from shiftbed.errors import InputError
-    from shiftbed.figures.gallery import open_source
     from shiftbed.page.card import card as make
     from shiftbed.page.card import to_html, to_markdown
+    from shiftbed.results.plot import open_source
 
     writers = {".md": to_markdown, ".html": to_html}
     if output is not None and output.suffix.lower() not in writers:

@@ -59,8 +59,8 @@ def patterns(
     counts = pattern_counts(found, level)
     write(found, output)
     if figure is not None:
-        from shiftbed.figures import save
-        from shiftbed.figures.factors import count_bars, pattern_panels
+        from shiftbed.page import save
+        from shiftbed.results.charts.factors import count_bars, pattern_panels
 
         title = f"{source}: patterns of OOD over ID accuracy"
         save(

@@ -56,12 +56,13 @@ def plot(
 
     With --chart, any other chart of the report, of a testbed or a store.
     """
-    from shiftbed.figures import plane, save, scatter
+    from shiftbed.page import save
+    from shiftbed.results.charts.scatter import plane, scatter
     from shiftbed.testbed import open_testbed
 
     if chart != "scatter":
-        from shiftbed.figures.gallery import chart as make
-        from shiftbed.figures.gallery import open_source
+        from shiftbed.results.plot import chart as make
+        from shiftbed.results.plot import open_source
 
         save(make(open_source(testbed), chart, shift=shift), output, dpi=dpi, style=style)
         print(f"wrote {output}")
@@ -70,7 +71,7 @@ def plot(
     options = fit_options(scale, fit_on, threshold, knee, on_boundary=on_boundary)
     wanted = chosen_shift(bed, shift, ids, ood)
     if len(wanted.source) == 2:
-        made_plane = plane(bed, wanted.source, wanted.target, scale=scale, models=fit_on or None)
+        made_plane = plane(bed, wanted, scale=scale, models=fit_on or None)
         save(made_plane, output)
         print(f"wrote {output}")
         return

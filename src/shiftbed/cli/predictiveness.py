@@ -150,8 +150,8 @@ def _json_predictiveness(study: "Study", by: str | None, source: str, notes: lis
 def _draw_predictiveness(
     study: "Study", frame: "pl.DataFrame", show: str, by: str | None, source: str, path: Path
 ) -> None:
-    from shiftbed.figures import predictiveness as charts
-    from shiftbed.figures import save
+    from shiftbed.page import save
+    from shiftbed.results.charts import predictiveness as charts
     from shiftbed.results.predictiveness import matrix
 
     if by is not None and show != "scores":

@@ -47,9 +47,9 @@ def predictors(
     json: AsJson = False,
 ) -> None:
     """For every metric and OOD set: slope and R² of probit OOD accuracy, per group and averaged."""
-    from shiftbed.figures import save
-    from shiftbed.figures.gallery import open_source
-    from shiftbed.figures.predictors import best_metric, group_lines
+    from shiftbed.page import save
+    from shiftbed.results.charts.predictiveness import best_metric, group_lines
+    from shiftbed.results.plot import open_source
     from shiftbed.results.predictors import predictor_table
 
     bed = open_source(source).testbed

@@ -258,8 +258,8 @@ def _heatmap(
     report: Report,
 ) -> dict[str, Any]:
     from shiftbed.evaluation.probes import heat_map
-    from shiftbed.figures import save
-    from shiftbed.figures.spectra import error_map
+    from shiftbed.page import save
+    from shiftbed.results.charts.corruptions import error_map
 
     frame = heat_map(
         given.store,
@@ -288,8 +288,8 @@ def _spectra(
 ) -> list[dict[str, Any]]:
     from shiftbed.evaluation.perturbations import spelled_out
     from shiftbed.evaluation.probes import spectra_of
-    from shiftbed.figures import save
-    from shiftbed.figures.spectra import spectrum_chart
+    from shiftbed.page import save
+    from shiftbed.results.charts.corruptions import spectrum_chart
 
     names = spelled_out(corruptions)
     found = spectra_of(given.model, given.test_set, names, images=images, seed=seed, level=level)

@@ -252,9 +252,9 @@ def _triplets(
 
 
 def _draw(answers: "JointAnswers", found: Any, closeness: Any, figure: Path) -> None:
-    from shiftbed.figures import save
     from shiftbed.figures.charts import Dots, Heatmap, Panels
-    from shiftbed.figures.similarity import (
+    from shiftbed.page import save
+    from shiftbed.results.charts.similarity import (
         dominance_against_difference,
         dominance_map,
         triplet_chart,

@@ -20,7 +20,7 @@ Figure = Annotated[Path | None, typer.Option(help="Draw it: .png, .svg, .pdf or 
 
 def check_files(output: Path | None, figure: Path | None) -> None:
     """Refuse a file of the wrong kind before anything is computed."""
-    from shiftbed.figures import SUFFIXES
+    from shiftbed.page import SUFFIXES
 
     if output is not None:
         check_table_path(output)

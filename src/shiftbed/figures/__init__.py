@@ -1,41 +1,51 @@
-"""Charts: their finished data (``scatter``, ``plane``, ``charts``), and files drawn (``save``).
+"""Charts as finished data, and drawing them with matplotlib. Nothing here computes or opens a file.
 
-Nothing here imports matplotlib or plotly before something is drawn.
+A result draws itself with one line, ``return draw(self.chart(), ax)``:
+
+>>> import numpy as np
+>>> from matplotlib.figure import Figure
+>>> bars = Bars(title="R²", categories=("a", "b"), series=("r",), values=np.array([[0.5, 0.9]]))
+>>> axes = Figure().subplots(1, 2)
+>>> draw(bars, axes[0]) is axes[0]
+True
+
+Without axes ``draw`` makes a figure of pyplot's; ``save_static`` writes .png, .svg and .pdf files,
+and ``shiftbed.page.save`` these and interactive .html. Importing this loads no matplotlib.
 """
 
-from pathlib import Path
+from shiftbed.figures.axis import Axis, fit_axis
+from shiftbed.figures.charts import (
+    Bars,
+    Chart,
+    Curve,
+    Curves,
+    Dots,
+    Heatmap,
+    Panels,
+    Plane,
+    Reference,
+    Scatter,
+    Trend,
+)
+from shiftbed.figures.drawing import STYLES, SUFFIXES, draw, figure_of, save_static
 
-from shiftbed.errors import InputError
-from shiftbed.figures.charts import Chart
-from shiftbed.figures.data import Scatter, scatter
-from shiftbed.figures.plane import Plane, plane
-from shiftbed.figures.trend import Trend
-
-__all__ = ["SUFFIXES", "Chart", "Plane", "Scatter", "Trend", "plane", "save", "scatter"]
-
-SUFFIXES = (".png", ".svg", ".pdf", ".html")
-
-
-def save(
-    chart: Scatter | Plane | Chart, path: str | Path, *, dpi: int = 300, style: str = "paper"
-) -> None:
-    """Write a chart to a file of the kind its name ends in; ``dpi`` is for .png.
-
-    ``style`` is ``paper`` or ``slides``, for everything but .html.
-
-    A plane is three-dimensional and can only be turned around in .html.
-    """
-    suffix = Path(path).suffix.lower()
-    allowed = (".html",) if isinstance(chart, Plane) else SUFFIXES
-    if suffix not in allowed:
-        what = "a plane" if isinstance(chart, Plane) else "a figure"
-        raise InputError(f"{path}: {what} is written to {', '.join(allowed)}, not {suffix!r}")
-    if suffix == ".html":
-        from shiftbed.figures.interactive import save_html
-
-        save_html(chart, path)
-        return
-    from shiftbed.figures.static import save_static
-
-    assert isinstance(chart, Scatter | Chart)
-    save_static(chart, path, dpi=dpi, style=style)
+__all__ = [
+    "STYLES",
+    "SUFFIXES",
+    "Axis",
+    "Bars",
+    "Chart",
+    "Curve",
+    "Curves",
+    "Dots",
+    "Heatmap",
+    "Panels",
+    "Plane",
+    "Reference",
+    "Scatter",
+    "Trend",
+    "draw",
+    "figure_of",
+    "fit_axis",
+    "save_static",
+]

@@ -1,17 +1,19 @@
-"""Plain charts as finished data: a heat map, curves, dots, bars, and several of them together.
+"""Charts as finished data: scatters, planes, heat maps, curves, dots, bars, and panels of these.
 
-Whoever computes fills them in; ``static`` and ``interactive`` drawing only draw. ``reading`` says
-how to read the chart, ``notes`` what is not in it.
+Whoever computes fills them in; drawing only draws. ``reading`` says how to read the chart,
+``notes`` what is not in it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
+from shiftbed.figures.axis import Axis
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +44,7 @@ class Heatmap(Chart):
     """Ends of the colour scale; default: of the values."""
     diverging: bool = False
     """Two colours that meet in white halfway between the ends."""
-    marked: NDArray[np.bool_] | None = None
+    marked: Bools | None = None
     """Cells to set apart, such as the best of a row or what is significant."""
 
     def __post_init__(self) -> None:
@@ -72,8 +74,8 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """A straight reference line: y = slope·x + intercept; an infinite slope is x = intercept."""
+class Reference:
+    """A straight line to compare with: y = slope·x + intercept, x = intercept if infinite."""
 
     name: str
     slope: float = 0.0
@@ -92,7 +94,7 @@ class Curves(Chart):
     curves: tuple[Curve, ...]
     x_labels: tuple[str, ...] = ()
     """Names of x = 0, 1, …, where x is a category."""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[Reference, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -110,7 +112,7 @@ class Dots(Chart):
     x_high: Floats | None = None
     y_low: Floats | None = None
     y_high: Floats | None = None
-    lines: tuple[Line, ...] = ()
+    lines: tuple[Reference, ...] = ()
     labelled: tuple[str, ...] = ()
     """Points whose name is written beside them."""
 
@@ -149,8 +151,102 @@ class Bars(Chart):
 class Panels(Chart):
     """Several charts in rows of ``columns``, each with a title of its own."""
 
-    panels: tuple[Heatmap | Curves | Dots | Bars, ...] = field()
+    panels: tuple[Heatmap | Curves | Dots | Bars, ...]
     columns: int = 2
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trend:
+    """A fitted line over a grid of ID accuracies; a line with a knee makes two."""
+
+    name: str
+    """What the testbed calls its line, or the group the line was fitted on and "line"."""
+    x: Floats
+    predicted: Floats
+    low: Floats
+    high: Floats
+    """Confidence band of the line."""
+    extrapolated: Bools
+    """Where x is outside the fitted models' range."""
+    n: int
+    slope: float
+    intercept: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Judged(Chart):
+    """Models against what was fitted through some of them; arrays follow ``models``."""
+
+    models: tuple[str, ...]
+    grouping: str
+    """The column that groups come from."""
+    group: tuple[str, ...]
+    groups: tuple[str, ...]
+    """The groups there are, in the order of the legend."""
+    x: Floats
+    """ID accuracies: (M,), of a plane (M, 2)."""
+    y: Floats
+    fitted: Bools
+    predicted: Floats
+    effective: Floats
+    """ρ; NaN, as all that follows from it, for models that no line serves."""
+    low: Floats
+    high: Floats
+    """Measurement interval of ρ."""
+    prediction_low: Floats
+    prediction_high: Floats
+    """Where ρ of a baseline model would fall."""
+    p_value: Floats
+    q_value: Floats
+    """Over all models of the testbed, drawn or not."""
+    edge: Bools
+    """An accuracy of 0 or 1 that the scale has no finite place for: drawn on the axis' end."""
+    highlighted: Bools
+    labelled: Bools
+    band_level: float
+    """Level of the intervals of ρ, and of a line's band."""
+    equations: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scatter(Judged):
+    """Models over one ID accuracy with their error bars, and the lines through some of them."""
+
+    x_axis: Axis
+    y_axis: Axis
+    x_low: Floats
+    x_high: Floats
+    y_low: Floats
+    y_high: Floats
+    """Clopper–Pearson intervals; NaN where sizes are unknown."""
+    level: float
+    """Level of these intervals."""
+    trends: tuple[Trend, ...]
+
+    @property
+    def diagonal(self) -> tuple[float, float] | None:
+        """Ends of y = x in the positions both axes show, None where it is out of sight."""
+        low = max(self.x_axis.low, self.y_axis.low)
+        high = min(self.x_axis.high, self.y_axis.high)
+        return (low, high) if low < high else None
+
+    @property
+    def fitted_by_trend(self) -> dict[str, int]:
+        """How many models each line was fitted through, by its name."""
+        names = dict.fromkeys(trend.name for trend in self.trends)
+        return {name: sum(t.n for t in self.trends if t.name == name) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plane(Judged):
+    """Models over two ID accuracies, and the plane through some of them."""
+
+    axes: tuple[Axis, Axis, Axis]
+    """Of both ID settings and the OOD one."""
+    grid: tuple[Floats, Floats]
+    """ID accuracies (S,), (S,) that span the surface."""
+    surface: Floats
+    """(S, S) predicted accuracies; row i is for the second ID setting's grid[1][i]."""
 
 
 def _shape(name: str, value: NDArray[np.generic], wanted: tuple[int, ...]) -> None:

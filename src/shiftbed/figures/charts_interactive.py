@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.figures.charts import Bars, Chart, Curves, Dots, Heatmap, Line, Panels
+from shiftbed.figures.charts import Bars, Chart, Curves, Dots, Heatmap, Panels, Reference
 from shiftbed.figures.palette import looks
 from shiftbed.figures.texts import GREY, safe
 from shiftbed.figures.traces import FONT, MANY, rgba
@@ -221,7 +221,7 @@ def _lines(go: Any, chart: Curves | Dots, legend: bool) -> list[Any]:
 
 
 def _ends(
-    line: Line, x: NDArray[np.float64], y: NDArray[np.float64]
+    line: Reference, x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> tuple[list[float], list[float]]:
     if np.isinf(line.slope):
         return [line.intercept, line.intercept], [float(y.min()), float(y.max())]

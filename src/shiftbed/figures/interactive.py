@@ -11,10 +11,8 @@ from typing import Any
 
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
-from shiftbed.figures.charts import Chart
+from shiftbed.figures.charts import Chart, Plane, Scatter
 from shiftbed.figures.charts_interactive import chart_figure
-from shiftbed.figures.data import Scatter
-from shiftbed.figures.plane import Plane
 from shiftbed.figures.texts import GREY
 from shiftbed.figures.traces import FONT, flat, space
 
@@ -31,9 +29,9 @@ CONFIG = {
 def figure(chart: Scatter | Plane | Chart) -> Any:
     """The chart as a ``plotly.graph_objects.Figure``."""
     go = _plotly()
-    if isinstance(chart, Chart):
-        return chart_figure(go, chart)
-    return space(go, chart) if isinstance(chart, Plane) else flat(go, chart)
+    if isinstance(chart, Plane):
+        return space(go, chart)
+    return flat(go, chart) if isinstance(chart, Scatter) else chart_figure(go, chart)
 
 
 def save_html(chart: Scatter | Plane | Chart, path: str | Path) -> None:

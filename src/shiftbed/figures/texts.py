@@ -4,15 +4,14 @@ plotly reads a small HTML dialect of its own in all of them, so whatever comes f
 """
 
 import html
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from shiftbed.figures.axis import Axis, percent
-from shiftbed.figures.data import Scatter
-from shiftbed.figures.plane import Plane
-from shiftbed.figures.words import interval, points
+from shiftbed.figures.charts import Plane, Scatter
 
 GREY, _GRID = "#555555", "#E6E6E6"
 
@@ -86,3 +85,17 @@ def accuracy_text(axis: Axis, value: float, low: float, high: float) -> str:
 
 def _short(value: float) -> str:
     return f"{value:.2g}" if np.isfinite(value) else "–"
+
+
+def points(value: float) -> str:
+    """A difference of accuracies in percentage points, with its sign.
+
+    >>> points(0.0213), points(-0.004), points(float("nan"))
+    ('+2.13', '−0.40', '–')
+    """
+    return f"{100 * value:+.2f}".replace("-", "−") if math.isfinite(value) else "–"
+
+
+def interval(low: float, high: float) -> str:
+    """An interval of differences in percentage points, empty where there is none."""
+    return f"[{points(low)}, {points(high)}]" if math.isfinite(low + high) else ""

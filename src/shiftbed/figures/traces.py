@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.figures.axis import Axis
-from shiftbed.figures.data import Scatter
+from shiftbed.figures.charts import Plane, Scatter
 from shiftbed.figures.labels import place_labels, shorten
 from shiftbed.figures.palette import LINE, OWN, Style, styles, trend_colours
-from shiftbed.figures.plane import Plane
 from shiftbed.figures.texts import GREY, accuracy_text, hover_text, safe, sparse, ticks, title
-from shiftbed.figures.words import count
 
 MANY = 1000
 """Above so many points WebGL draws them."""
@@ -61,7 +59,7 @@ def flat(go: Any, chart: Scatter) -> Any:
             x=at,
             y=np.where(trend.extrapolated, np.nan, y.at(trend.predicted)),
             line={"color": colour, "width": 2},
-            name=safe(f"{trend.name} ({count(fitted[trend.name])})"),
+            name=safe(f"{trend.name} ({fitted[trend.name]:,} models)"),
             showlegend=trend.name not in [t.name for t in chart.trends[:i]],
             **shared,
         )
@@ -223,7 +221,7 @@ def space(go: Any, chart: Plane) -> Any:
                 "line": {"width": 0.5, "color": "black"},
             },
             hovertext=[
-                hover_text(chart, i, list(said), chart.level)
+                hover_text(chart, i, list(said), chart.band_level)
                 for i, *said in zip(rows, *lines, strict=True)
             ],
             hoverinfo="text",

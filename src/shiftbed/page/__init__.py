@@ -4,15 +4,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from shiftbed import figures
 from shiftbed.atomic import write_atomically
-from shiftbed.figures.gallery import Source, gallery, open_source, patterns_of
+from shiftbed.errors import InputError
 from shiftbed.page.findings import Findings, findings
 from shiftbed.page.page import page
 from shiftbed.page.payload import payload
+from shiftbed.results.plot import Source, gallery, open_source, patterns_of
 from shiftbed.testbed.combine import combine
 from shiftbed.testbed.record import Testbed
 
-__all__ = ["Findings", "findings", "report_page", "write_report"]
+__all__ = ["SUFFIXES", "Findings", "findings", "report_page", "save", "write_report"]
+
+SUFFIXES = (*figures.SUFFIXES, ".html")
+"""Kinds of files a chart is written to."""
 
 Sources = str | Testbed | Sequence[str | Testbed]
 
@@ -69,3 +74,19 @@ def _open(source: str | Testbed) -> Source:
     if isinstance(source, Testbed):
         return Source(name=source.name, testbed=source)
     return open_source(source)
+
+
+def save(chart: figures.Chart, path: str | Path, *, dpi: int = 300, style: str = "paper") -> None:
+    """Write a chart to a file of the kind its name ends in; ``dpi`` is for .png.
+
+    ``style`` is ``paper`` or ``slides``, for everything but .html.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path}: a figure is written to {', '.join(SUFFIXES)}, not {suffix!r}")
+    if suffix == ".html":
+        from shiftbed.figures.interactive import save_html
+
+        save_html(chart, path)
+    else:
+        figures.save_static(chart, path, dpi=dpi, style=style)

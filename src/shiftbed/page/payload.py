@@ -10,9 +10,9 @@ import polars as pl
 
 from shiftbed import __version__
 from shiftbed.figures.charts import Chart
-from shiftbed.figures.gallery import Missing, View
 from shiftbed.page.findings import Findings
 from shiftbed.records import Shift
+from shiftbed.results.plot import Missing, View
 from shiftbed.testbed.record import Testbed
 
 HIDDEN = ("model", "in_fit_set", "parent")

@@ -7,7 +7,7 @@ from shiftbed.evaluation.models import FunctionModel
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.evaluation.probes.heatmap import basis, default_norm, frequencies, heat_map
 from shiftbed.evaluation.probes.spectra import radial_spectra, spectra, spectra_of
-from shiftbed.figures.spectra import error_map, spectrum_chart
+from shiftbed.results.charts.corruptions import error_map, spectrum_chart
 from shiftbed.store import PredictionStore
 from tests.evaluation.probes.digits import plain_model, some_digits
 

@@ -6,7 +6,7 @@ import pytest
 
 from shiftbed.analysis.joint_counts import triplets
 from shiftbed.analysis.similarity import similarity
-from shiftbed.figures.similarity import (
+from shiftbed.results.charts.similarity import (
     dominance_against_difference,
     dominance_map,
     estimates_chart,

@@ -1,143 +1,83 @@
-"""Figures for paper: PNG, SVG and PDF, drawn with matplotlib.
-
-No window system and no global state of pyplot is touched, and the same data make the same bytes.
-"""
+"""Scatters and planes drawn with matplotlib."""
 
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shiftbed.atomic import write_atomically
-from shiftbed.errors import InputError, unknown
-from shiftbed.figures.charts import Chart
-from shiftbed.figures.charts_static import draw_chart, size_of
-from shiftbed.figures.data import Scatter
+from shiftbed.errors import InputError
+from shiftbed.figures.axis import percent
+from shiftbed.figures.charts import Plane, Scatter
 from shiftbed.figures.labels import place_labels, rim, shorten
-from shiftbed.figures.palette import OWN, styles, trend_colours
-from shiftbed.figures.words import count
+from shiftbed.figures.palette import LINE, OWN, styles, trend_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-
-STATIC = (".png", ".svg", ".pdf")
-_STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8.0,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "svg.hashsalt": "shiftbed",
-    "pdf.fonttype": 42,
-}
-STYLES: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "slides": {
-        "font.size": 10.5,
-        "axes.linewidth": 1.0,
-        "xtick.major.width": 1.0,
-        "ytick.major.width": 1.0,
-        "lines.linewidth": 2.2,
-        "lines.markersize": 7.0,
-    },
-}
-"""What ``paper`` and ``slides`` change: type and lines that can be read from afar."""
-_METADATA: dict[str, dict[str, Any]] = {
-    ".png": {"Software": None},
-    ".svg": {"Date": None, "Creator": "shiftbed"},
-    ".pdf": {"CreationDate": None, "Creator": "shiftbed", "Producer": None},
-}
-_SIZE = (7.2, 5.6)
-_GREY = "#555555"
-_LEFT: dict[str, Any] = {"x": 0.01, "ha": "left", "parse_math": False}
+GREY = "#555555"
 _CROSS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 
 
-def save_static(
-    chart: Scatter | Chart, path: str | Path, *, dpi: int = 300, style: str = "paper"
-) -> None:
-    """Write the figure to a .png, .svg or .pdf file, in one of the ``STYLES``."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in STATIC:
-        raise InputError(f"{path}: expected a name ending in {', '.join(STATIC)}")
-    figure = draw(chart, style=style)
-    from matplotlib import style as styles_of
-
-    with styles_of.context(["default", _STYLE, STYLES[style]]), write_atomically(path) as file:
-        figure.savefig(file, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])
-
-
-def draw(
-    chart: Scatter | Chart, *, size: tuple[float, float] | None = None, style: str = "paper"
-) -> "Figure":
-    """The figure, ``size`` inches wide and high."""
-    if style not in STYLES:
-        raise unknown("style", style, STYLES)
-    try:
-        from matplotlib import style as styles_of
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError:
-        raise InputError("drawing needs matplotlib: install shiftbed[report]") from None
-    with styles_of.context(["default", _STYLE, STYLES[style]]):
-        room = ConstrainedLayoutEngine(rect=(0.0, 0.0, 0.985, 1.0))
-        if isinstance(chart, Chart):
-            figure = Figure(figsize=size or size_of(chart), layout=room)
-            draw_chart(figure, chart)
-            _small_print(figure, chart)
-            return figure
-        figure = Figure(figsize=size or _SIZE, layout=room)
-        axes = figure.add_subplot()
-        _frame(figure, axes, chart)
-        _lines(axes, chart)
-        _points(axes, chart)
-        _legend(axes, chart)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-        _names(figure, axes, chart)
-    return figure
-
-
-def _frame(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
-    """Scaled axes with percentages, title, equations, and the small print."""
+def draw_scatter(axes: "Axes", scatter: Scatter, *, beside: bool) -> None:
+    """Everything but the names of models; the legend is put ``beside`` the axes, or into them."""
     x, y = scatter.x_axis, scatter.y_axis
     axes.set_xlim(x.low, x.high)
     axes.set_ylim(y.low, y.high)
     axes.set_xticks(x.at(x.ticks), x.tick_labels)
     axes.set_yticks(y.at(y.ticks), y.tick_labels)
-    axes.set_xlabel(_wrap(x.title, 75), parse_math=False)
-    axes.set_ylabel(_wrap(y.title, 58), parse_math=False)
+    axes.set_xlabel(wrap(x.title, 75), parse_math=False)
+    axes.set_ylabel(wrap(y.title, 58), parse_math=False)
     axes.grid(color="#E6E6E6", linewidth=0.5)
     axes.set_axisbelow(True)
-    figure.suptitle(_wrap(scatter.title, 70), fontsize=11, fontweight="bold", **_LEFT)
-    axes.set_title(
-        "\n".join(_wrap(line, 95) for line in scatter.equations),
-        loc="left",
-        fontsize=7.5,
-        color=_GREY,
-        parse_math=False,
-    )
-    _small_print(figure, scatter)
+    _trends(axes, scatter)
+    _points(axes, scatter)
+    _legend(axes, scatter, beside)
 
 
-def _small_print(figure: "Figure", chart: Scatter | Chart) -> None:
-    small = " ".join(filter(None, [chart.reading, *chart.notes, chart.citation]))
-    width = round(22 * figure.get_figwidth())
-    figure.supxlabel(_wrap(small, width), fontsize=6, color=_GREY, **_LEFT)
+def draw_plane(axes: "Axes", plane: Plane) -> None:
+    """The plane as a net, and a stem from each model to it, which is ρ."""
+    if axes.name != "3d":
+        raise InputError(
+            "a plane needs three-dimensional axes, such as figure.add_subplot(projection='3d')"
+        )
+    space: Any = axes
+    one, two, up = plane.axes
+    height = up.at(plane.surface)
+    height = np.where((height >= up.low) & (height <= up.high), height, np.nan)
+    floor = np.meshgrid(one.at(plane.grid[0]), two.at(plane.grid[1]))
+    space.plot_surface(*floor, height, color=LINE, alpha=0.25, linewidth=0, shade=False)
+    at = np.column_stack([one.within(plane.x[:, 0]), two.within(plane.x[:, 1]), up.within(plane.y)])
+    foot = up.within(plane.predicted)
+    for (across, along, top), bottom in zip(at, foot, strict=True):
+        space.plot([across] * 2, [along] * 2, [top, bottom], color="#999999", linewidth=0.5)
+    group = np.array(plane.group, dtype=object)
+    for name, style in styles(plane.groups).items():
+        for fitted in (True, False):
+            rows = (group == name) & (plane.fitted == fitted)
+            space.scatter(
+                *at[rows].T,
+                s=np.where(plane.highlighted[rows], 120.0, 14.0),
+                marker="*" if name == OWN else style.marker,
+                facecolors=style.colour if fitted or name == OWN else "white",
+                edgecolors=style.colour,
+                linewidths=0.8,
+                depthshade=False,
+            )
+        space.plot([], [], [], style.marker, color=style.colour, label=shown(f"{style.label}"))
+    for i in np.flatnonzero(plane.labelled):
+        space.text(*at[i], f"  {shorten(plane.models[i])}", fontsize=6, parse_math=False)
+    for name, axis in zip("xyz", plane.axes, strict=True):
+        ticks = axis.ticks[:: 1 + len(axis.ticks) // 7]
+        getattr(space, f"set_{name}lim")(axis.low, axis.high)
+        getattr(space, f"set_{name}ticks")(axis.at(ticks), [percent(tick) for tick in ticks])
+        getattr(space, f"set_{name}label")(axis.setting, parse_math=False)
+    space.view_init(elev=18, azim=-125)
+    legend = space.legend(loc="upper left", frameon=False, fontsize=7.0)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
-def _wrap(text: str, width: int) -> str:
-    """Lines of at most that many characters, broken at neither a line's ends nor an '='."""
-    lines = text.replace(" = ", "\u00a0=\u00a0").split("\n")
-    return "\n".join(textwrap.fill(line, width) for line in lines)
-
-
-def _lines(axes: "Axes", scatter: Scatter) -> None:
+def _trends(axes: "Axes", scatter: Scatter) -> None:
     """y = x, and the fitted lines: solid where models were fitted, dotted beyond."""
     x, y = scatter.x_axis, scatter.y_axis
     ends = scatter.diagonal
@@ -194,8 +134,8 @@ def _points(axes: "Axes", scatter: Scatter) -> None:
             )
 
 
-def _legend(axes: "Axes", scatter: Scatter) -> None:
-    """What is what, beside the axes."""
+def _legend(axes: "Axes", scatter: Scatter, beside: bool) -> None:
+    """What is what, beside the axes or where they have room."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -221,7 +161,7 @@ def _legend(axes: "Axes", scatter: Scatter) -> None:
             Patch(facecolor=colour, alpha=0.22, linewidth=0),
             Line2D([], [], color=colour, linewidth=1.4),
         )
-        entries.append((swatch, f"{name} ({count(n)})"))
+        entries.append((swatch, f"{name} ({n:,} models)"))
     if scatter.diagonal is not None:
         dashed = Line2D([], [], color="#333333", linewidth=0.9, dashes=(5, 3))
         entries.append((dashed, "y = x"))
@@ -247,9 +187,9 @@ def _legend(axes: "Axes", scatter: Scatter) -> None:
             )
     legend = axes.legend(
         [handle for handle, _ in entries],
-        [_shown(textwrap.fill(label, 32)) for _, label in entries],
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
+        [shown(textwrap.fill(label, 32)) for _, label in entries],
+        loc="upper left" if beside else "best",
+        bbox_to_anchor=(1.01, 1.0) if beside else None,
         frameon=False,
         fontsize=7.0,
         labelspacing=0.8,
@@ -260,14 +200,17 @@ def _legend(axes: "Axes", scatter: Scatter) -> None:
         text.set_parse_math(False)
 
 
-def _names(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
-    """Names of the labelled models, clear of each other and, if possible, of points and lines."""
+def write_names(axes: "Axes", scatter: Scatter) -> None:
+    """Names of the labelled models, clear of each other and, if possible, of points and lines.
+
+    Places depend on the size of the axes, which must be final.
+    """
     rows = np.flatnonzero(scatter.labelled)
     if not len(rows):
         return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    canvas: Any = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(axes.get_figure(root=True))
     renderer, to_pixels = canvas.get_renderer(), axes.transData.transform
     x, y = scatter.x_axis, scatter.y_axis
     points = np.column_stack([x.within(scatter.x), y.within(scatter.y)])
@@ -287,7 +230,7 @@ def _names(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
     centres = place_labels(anchors, size, obstacles, box)
     starts = (rim(anchors, centres, size) - centres) / size + 0.5
     to_axes = axes.transAxes.inverted().transform
-    leader = {"arrowstyle": "-", "linewidth": 0.5, "color": _GREY, "shrinkA": 0, "shrinkB": 2.5}
+    leader = {"arrowstyle": "-", "linewidth": 0.5, "color": GREY, "shrinkA": 0, "shrinkB": 2.5}
     for i, name in enumerate(names):
         axes.annotate(
             name,
@@ -308,6 +251,12 @@ def _names(figure: "Figure", axes: "Axes", scatter: Scatter) -> None:
         )
 
 
-def _shown(label: str) -> str:
+def wrap(text: str, width: int) -> str:
+    """Lines of at most that many characters, broken at neither a line's ends nor an '='."""
+    lines = text.replace(" = ", "\u00a0=\u00a0").split("\n")
+    return "\n".join(textwrap.fill(line, width) for line in lines)
+
+
+def shown(label: str) -> str:
     """A label that matplotlib does not take for a private one."""
     return f"\u00a0{label}" if label.startswith("_") else label

@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError
-from shiftbed.figures import scatter
+from shiftbed.figures.palette import MOST, OTHER
 from shiftbed.records import Shift
+from shiftbed.results.charts.scatter import grouped, plane, scatter
 from shiftbed.testbed import Testbed, published
 
 TAORI = "imagenet-testbed-2020"
@@ -165,3 +167,52 @@ def test_refusals(small: Testbed) -> None:
         scatter(small, "s", highlight=["nobody"])
     with pytest.raises(InputError, match="can be told apart"):
         scatter(published("timm"), "imagenet-v2", by="architecture")
+
+
+def _over(*source: str) -> Shift:
+    return Shift(name="p", kind="natural-dataset", source=source, target="ImageNet-R")
+
+
+def test_surface_and_models_follow_the_plane() -> None:
+    testbed, shift = published("openclip"), _over("ImageNet 1k", "CIFAR-10")
+    baseline = testbed.fit(shift)
+    chart = plane(testbed, shift)
+    corner = [chart.grid[0][3], chart.grid[1][5]]
+    assert chart.surface[5, 3] == baseline.predict([corner])[0]
+    np.testing.assert_allclose(chart.predicted, baseline.predict(chart.x))
+    np.testing.assert_allclose(chart.effective, chart.y - chart.predicted)
+    assert chart.fitted.all()
+    assert chart.equations[0].startswith("logit y = 0.887 logit x₁ + 0.303 logit x₂")
+    some = plane(testbed, shift, threshold=0.7, highlight=[testbed.model_names[0]], label=0)
+    assert [some.models[i] for i in np.flatnonzero(some.labelled)] == [testbed.model_names[0]]
+    assert some.x[~some.highlighted, 0].min() >= 0.7
+    assert some.fitted.sum() == testbed.fit(shift, threshold=0.7).n
+
+
+def test_a_plane_needs_two_known_settings() -> None:
+    with pytest.raises(InputError, match="two ID settings, got 1"):
+        plane(published("openclip"), _over("ImageNet 1k"))
+    with pytest.raises(InputError, match="unknown setting"):
+        plane(published("openclip"), _over("ImageNet 1k", "CIFAR-11"))
+
+
+def _models(kinds: list[str], column: list[str | None]) -> pl.DataFrame:
+    return pl.DataFrame({"kind": kinds, "c": column})
+
+
+def test_known_kinds_come_first_and_small_groups_become_other() -> None:
+    values: list[str | None] = [name for i in range(9) for name in [f"g{i}"] * (20 - i)]
+    group, groups = grouped(
+        _models(["standard"] * len(values), values), "c", np.ones(len(values), dtype=bool)
+    )
+    assert groups == (*(f"g{i}" for i in range(MOST)), OTHER)
+    assert group.count(OTHER) == 14 + 13 + 12
+    kinds = ["more-data", "own", "unheard-of", "standard", "unheard-of"]
+    _, order = grouped(_models(kinds, [None] * 5), "kind", np.ones(5, dtype=bool))
+    assert order == ("standard", "more-data", "unheard-of", "own")
+
+
+def test_own_models_are_own_and_missing_values_are_said() -> None:
+    models = _models(["own", "standard", "standard"], [None, None, ""])
+    group, _ = grouped(models, "c", np.ones(3, dtype=bool))
+    assert group == ("own", "not given", "not given")

@@ -4,14 +4,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from matplotlib import rcParams
 from matplotlib.figure import Figure
 
 from shiftbed.errors import InputError
-from shiftbed.figures import Scatter, scatter
-from shiftbed.figures.static import draw, save_static
+from shiftbed.figures import Panels, Scatter, draw, figure_of, save_static
+from shiftbed.records import Shift
+from shiftbed.results.charts.scatter import plane, scatter
 from shiftbed.testbed import Testbed, published
+from tests.figures.test_charts import CHARTS
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,8 @@ def test_two_runs_give_equal_bytes(chart: Scatter, tmp_path: Path, suffix: str) 
 
 def test_an_svg_is_equal_in_another_process(chart: Scatter, tmp_path: Path) -> None:
     run = (
-        "import sys; from shiftbed.figures import save, scatter; "
+        "import sys; from shiftbed.page import save; "
+        "from shiftbed.results.charts.scatter import scatter; "
         "from shiftbed.testbed import published; "
         "save(scatter(published('openclip'), 'imagenet-r'), sys.argv[1])"
     )
@@ -56,7 +61,7 @@ def _texts(figure: Figure) -> list[str]:
 
 
 def test_names_counts_and_edge_are_shown(chart: Scatter) -> None:
-    texts = _texts(draw(chart))
+    texts = _texts(figure_of(chart))
     assert "mine $x_1$ <b>" in texts
     assert {"Standard training (20)", "Robustness intervention (9)", "Own model (1)"} <= set(texts)
     assert {"Line (20 models)", "y = x", "At 0% or 100%"} <= set(texts)
@@ -74,7 +79,7 @@ def test_names_counts_and_edge_are_shown(chart: Scatter) -> None:
 def test_all_that_is_written_is_within_the_figure(
     testbed: str, shift: str, options: dict[str, object]
 ) -> None:
-    figure = draw(scatter(published(testbed), shift, **options))  # type: ignore[arg-type]
+    figure = figure_of(scatter(published(testbed), shift, **options))  # type: ignore[arg-type]
     figure.canvas.draw()
     axes = figure.axes[0]
     legend = axes.get_legend()
@@ -95,11 +100,56 @@ def test_a_group_named_like_a_private_label_is_in_the_legend(small: Testbed) -> 
     models = small.models.with_columns(small.models["architecture"].replace("conv", "_conv"))
     from dataclasses import replace
 
-    texts = _texts(draw(scatter(replace(small, models=models), "s", by="architecture")))
+    texts = _texts(figure_of(scatter(replace(small, models=models), "s", by="architecture")))
     assert "\u00a0_conv (14)" in texts
 
 
 def test_without_matplotlib(chart: Scatter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"needs matplotlib: install shiftbed\[report\]"):
-        draw(chart)
+        figure_of(chart)
+
+
+def test_every_chart_goes_onto_given_axes() -> None:
+    """The axes come back, hold the chart and leave their neighbours alone."""
+    for chart in CHARTS:
+        figure = Figure()
+        left, right = figure.subplots(1, 2)
+        assert draw(chart, left) is left
+        assert not right.has_data()
+        inside = [axes for axes in figure.axes if axes is not right]
+        assert any(axes.has_data() for axes in inside)
+        assert all(axes.get_position().x1 < 0.52 for axes in inside)
+
+
+def test_a_scatter_on_given_axes(chart: Scatter) -> None:
+    axes = Figure().subplots()
+    draw(chart, axes)
+    assert axes.get_xlim() == (chart.x_axis.low, chart.x_axis.high)
+    assert axes.get_title("left").startswith("A shift\nlogit y\u00a0=\u00a00.916")
+    assert "mine $x_1$ <b>" in [text.get_text() for text in axes.texts]
+
+
+def test_a_plane_needs_space() -> None:
+    ids = ("ImageNet 1k", "CIFAR-10")
+    shift = Shift(name="r", kind="natural-dataset", source=ids, target="ImageNet-R")
+    chart = plane(published("openclip"), shift)
+    with pytest.raises(InputError, match="needs three-dimensional axes"):
+        draw(chart, Figure().subplots())
+    axes = figure_of(chart).axes[0]
+    assert axes.name == "3d"
+    assert axes.get_xlabel() == "ImageNet 1k"
+    heights = np.concatenate([part._offsets3d[2] for part in axes.collections[1:]])  # type: ignore[attr-defined]
+    np.testing.assert_allclose(np.sort(heights), np.sort(chart.axes[2].within(chart.y)))
+
+
+def test_panels_need_a_grid() -> None:
+    panels = next(chart for chart in CHARTS if isinstance(chart, Panels))
+    with pytest.raises(InputError, match="axes of a grid"):
+        draw(panels, Figure().add_axes((0.1, 0.1, 0.8, 0.8)))
+
+
+def test_without_axes_pyplot_shows_it() -> None:
+    axes = draw(CHARTS[0])
+    assert axes.get_figure() is plt.gcf()
+    plt.close()

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.figures import predictiveness as charts
-from shiftbed.figures import save
+from shiftbed.page import save
 from shiftbed.results import effects as effect_tables
 from shiftbed.results import predictiveness as tables
+from shiftbed.results.charts import predictiveness as charts
 from tests.analysis.test_effects import study as augmented
 from tests.results.test_effects import tasks
 from tests.results.test_predictiveness import METRICS, pairs

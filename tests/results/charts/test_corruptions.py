@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.figures import save
-from shiftbed.figures.transfer_grid import transfer_heatmap
+from shiftbed.page import save
+from shiftbed.results.charts.corruptions import transfer_heatmap
 
 
 @pytest.fixture

@@ -109,19 +109,19 @@ def _shift(source: Source, name: str | None) -> Shift:
 
 
 def _severities(source: Source, shift: str | None) -> Chart:
-    from shiftbed.figures.severities import severities
+    from shiftbed.results.charts.corruptions import severities
 
     return severities(source.testbed)
 
 
 def _trajectories(source: Source, shift: str | None) -> Chart:
-    from shiftbed.figures.trajectories import trajectories
+    from shiftbed.results.charts.robustness import trajectories
 
     return trajectories(source.testbed, _shift(source, shift))
 
 
 def _reliability(source: Source, shift: str | None) -> Chart:
-    from shiftbed.figures.reliability import reliability_diagram
+    from shiftbed.results.charts.robustness import reliability_diagram
 
     if source.store is None:
         raise InputError("reliability needs predictions per image with probabilities: a store")
@@ -135,7 +135,7 @@ def _reliability(source: Source, shift: str | None) -> Chart:
 
 def _similarity(source: Source, shift: str | None) -> Chart:
     from shiftbed.analysis.similarity import similarity
-    from shiftbed.figures.similarity import dominance_against_difference, dominance_map
+    from shiftbed.results.charts.similarity import dominance_against_difference, dominance_map
 
     setting = _shift(source, shift).source[0]
     results = source.testbed.results.get(setting)
@@ -149,14 +149,14 @@ def _similarity(source: Source, shift: str | None) -> Chart:
 
 
 def _probes(source: Source, shift: str | None) -> Chart:
-    from shiftbed.figures.robustness import probes
+    from shiftbed.results.charts.robustness import probes
 
     return probes(source.testbed)
 
 
 def _predictiveness(source: Source, shift: str | None) -> Chart:
-    from shiftbed.figures.predictiveness import matrix_heatmap
     from shiftbed.results import predictiveness as tables
+    from shiftbed.results.charts.predictiveness import matrix_heatmap
 
     whole = tables.matrix(tables.study(_pairs(source)))
     return matrix_heatmap(
@@ -167,7 +167,7 @@ def _predictiveness(source: Source, shift: str | None) -> Chart:
 def _factors(source: Source, shift: str | None) -> Chart:
     from shiftbed.analysis.factors import factor_analysis
     from shiftbed.analysis.pairs import network_table
-    from shiftbed.figures.factors import factor_panels
+    from shiftbed.results.charts.factors import factor_panels
 
     found = factor_analysis(network_table(_pairs(source), None), bootstrap=200)
     return factor_panels(found, title=f"{found.k} factors of {len(found.columns)} metrics")
@@ -184,14 +184,14 @@ def patterns_of(source: Source) -> "pl.DataFrame":
 
 
 def _patterns(source: Source, shift: str | None) -> Chart:
-    from shiftbed.figures.factors import count_bars
+    from shiftbed.results.charts.factors import count_bars
     from shiftbed.results.patterns import pattern_counts
 
     return count_bars(pattern_counts(patterns_of(source), 0.95), title="Patterns by task")
 
 
 def _multiples(source: Source, shift: str | None) -> Chart:
-    from shiftbed.figures.factors import pattern_panels
+    from shiftbed.results.charts.factors import pattern_panels
 
     title = f"{source.name}: OOD over ID accuracy"
     return pattern_panels(_pairs(source), patterns_of(source), title=title)
@@ -206,19 +206,19 @@ def _pairs(source: Source) -> tuple["PairTable", ...]:
 
 
 def _relative(source: Source, shift: str | None) -> Chart:
-    from shiftbed.figures.robustness import relative
+    from shiftbed.results.charts.robustness import relative
 
     return relative(source.testbed, _shift(source, shift))
 
 
 def _synthetic(source: Source, shift: str | None) -> Chart:
-    from shiftbed.figures.robustness import synthetic
+    from shiftbed.results.charts.robustness import synthetic
 
     return synthetic(source.testbed, _shift(source, shift))
 
 
 def _grid(source: Source, shift: str | None) -> Chart:
-    from shiftbed.figures.robustness import grid
+    from shiftbed.results.charts.robustness import grid
 
     return grid(source.testbed)
 

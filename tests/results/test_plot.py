@@ -8,10 +8,10 @@ import pytest
 
 from shiftbed.analysis.intervals import pearson
 from shiftbed.errors import InputError
-from shiftbed.figures import save
 from shiftbed.figures.charts import Curves, Dots, Heatmap, Panels
-from shiftbed.figures.gallery import CHARTS, Source, chart, gallery, open_source
+from shiftbed.page import save
 from shiftbed.results.correlation import synthetic_natural
+from shiftbed.results.plot import CHARTS, Source, chart, gallery, open_source
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
 from shiftbed.testbed import published
 

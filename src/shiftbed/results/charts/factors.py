@@ -9,7 +9,7 @@ from shiftbed.analysis.factors import Factors
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.patterns import PATTERNS
 from shiftbed.errors import InputError
-from shiftbed.figures.charts import Bars, Curve, Curves, Dots, Heatmap, Line, Panels
+from shiftbed.figures.charts import Bars, Curve, Curves, Dots, Heatmap, Panels, Reference
 from shiftbed.results.patterns import accuracy_of
 
 
@@ -32,7 +32,7 @@ def factor_panels(found: Factors, *, title: str) -> Panels:
             Curve(name="by chance (95 %)", x=rank, y=found.chance, dashed=True, points=False),
         ),
         x_labels=tuple(str(i + 1) for i in range(len(rank))),
-        lines=(Line(name="1", intercept=1.0),),
+        lines=(Reference(name="1", intercept=1.0),),
     )
     shared = {column.partition("@")[0] for column in found.columns if "@" in column}
     alike = len(shared) == 1 and all("@" in column for column in found.columns)
@@ -81,7 +81,7 @@ def pattern_panels(
                 names=tuple(m for m, keep in zip(pair.models, there, strict=True) if keep),
                 x=100 * x[there],
                 y=100 * y[there],
-                lines=(Line(name="y = x", slope=1.0),),
+                lines=(Reference(name="y = x", slope=1.0),),
             )
         )
     if not panels:

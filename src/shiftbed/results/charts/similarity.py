@@ -7,9 +7,9 @@ import polars as pl
 
 from shiftbed.analysis.joint_counts import Triplets
 from shiftbed.analysis.similarity import Similarity
-from shiftbed.figures.charts import Dots, Heatmap, Line
+from shiftbed.figures.charts import Dots, Heatmap, Reference
 
-_EQUAL = Line(name="y = x", slope=1.0)
+_EQUAL = Reference(name="y = x", slope=1.0)
 _MOST = 2500
 """Points drawn at most; more hide each other."""
 
@@ -79,8 +79,8 @@ def triplet_chart(found: Triplets, source: str, target: str) -> Dots:
         groups=names,
         lines=(
             _EQUAL,
-            Line(name=f"y = {found.factor:g}x", slope=found.factor),
-            Line(name=f"y = x/{found.factor:g}", slope=1 / found.factor),
+            Reference(name=f"y = {found.factor:g}x", slope=found.factor),
+            Reference(name=f"y = x/{found.factor:g}", slope=1 / found.factor),
         ),
         notes=(
             f"{len(names):,} events drawn at random; n = {found.n_id:,} and {found.n_ood:,}.",
@@ -129,7 +129,7 @@ def made_chart(found: pl.DataFrame, source: str, target: str) -> Dots:
         y=found["effective"].to_numpy() * 100,
         y_low=found["low"].fill_null(np.nan).to_numpy() * 100,
         y_high=found["high"].fill_null(np.nan).to_numpy() * 100,
-        lines=(Line(name="on the line"),),
+        lines=(Reference(name="on the line"),),
         notes=(f"n = {found['n_id'][0]:,} and {found['n_ood'][0]:,} images.",),
         citation="Andreassen et al. 2021, Appendix D.1",
     )

@@ -1,27 +1,185 @@
-"""Plain charts drawn with matplotlib."""
+"""Charts drawn with matplotlib: onto axes, or into PNG, SVG and PDF files for paper.
 
+Files touch no window system and no global state of pyplot, and the same data make the same bytes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.figures.charts import Bars, Chart, Curves, Dots, Heatmap, Line, Panels
+from shiftbed.atomic import write_atomically
+from shiftbed.errors import InputError, unknown
+from shiftbed.figures.charts import (
+    Bars,
+    Chart,
+    Curves,
+    Dots,
+    Heatmap,
+    Judged,
+    Panels,
+    Plane,
+    Reference,
+    Scatter,
+)
 from shiftbed.figures.palette import looks
+from shiftbed.figures.scatters import GREY, draw_plane, draw_scatter, wrap, write_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
-_GREY = "#555555"
+SUFFIXES = (".png", ".svg", ".pdf")
+_STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8.0,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "svg.hashsalt": "shiftbed",
+    "pdf.fonttype": 42,
+}
+STYLES: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "slides": {
+        "font.size": 10.5,
+        "axes.linewidth": 1.0,
+        "xtick.major.width": 1.0,
+        "ytick.major.width": 1.0,
+        "lines.linewidth": 2.2,
+        "lines.markersize": 7.0,
+    },
+}
+"""What ``paper`` and ``slides`` change: type and lines that can be read from afar."""
+_METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": "shiftbed"},
+    ".pdf": {"CreationDate": None, "Creator": "shiftbed", "Producer": None},
+}
+_LEFT: dict[str, Any] = {"x": 0.01, "ha": "left", "parse_math": False}
 _ROOM = 40
 """Above so many rows or columns a heat map has no numbers in its cells and fewer names."""
 
 
-def size_of(chart: Chart) -> tuple[float, float]:
+def draw(chart: Chart, ax: "Axes | None" = None) -> "Axes":
+    """Draw a chart onto matplotlib axes and return them; without axes, onto a figure of its own.
+
+    Onto given axes go the data, axis titles, legend and title; a figure of its own (pyplot's, so
+    that a notebook shows it) also has the small print: how to read it, what is left out, what to
+    cite. Panels divide the place of the given axes; a plane needs three-dimensional ones.
+    """
+    if ax is not None:
+        _draw(ax, chart, alone=False)
+        return ax
+    with _styled("paper"):
+        import matplotlib.pyplot as plt
+
+        return _fill(plt.figure(figsize=_size(chart)), chart)
+
+
+def figure_of(chart: Chart, *, style: str = "paper") -> "Figure":
+    """A figure with the chart, its title and small print, unknown to pyplot."""
+    with _styled(style):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=_size(chart))
+        _fill(figure, chart)
+    return figure
+
+
+def save_static(chart: Chart, path: str | Path, *, dpi: int = 300, style: str = "paper") -> None:
+    """Write the figure to a .png, .svg or .pdf file, in one of the ``STYLES``."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path}: expected a name ending in {', '.join(SUFFIXES)}")
+    figure = figure_of(chart, style=style)
+    with _styled(style), write_atomically(path) as file:
+        figure.savefig(file, format=suffix[1:], dpi=dpi, metadata=_METADATA[suffix])
+
+
+@contextmanager
+def _styled(style: str) -> Iterator[None]:
+    if style not in STYLES:
+        raise unknown("style", style, STYLES)
+    try:
+        from matplotlib import style as styles_of
+    except ImportError:
+        raise InputError("drawing needs matplotlib: install shiftbed[report]") from None
+    with styles_of.context(["default", _STYLE, STYLES[style]]):
+        yield
+
+
+def _fill(figure: "Figure", chart: Chart) -> "Axes":
+    """The chart on an empty figure, its title and small print around it."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    figure.set_layout_engine(ConstrainedLayoutEngine(rect=(0.0, 0.0, 0.985, 1.0)))
+    axes = figure.add_subplot(projection="3d" if isinstance(chart, Plane) else None)
+    _draw(axes, chart, alone=True)
+    if isinstance(chart, Judged):
+        figure.suptitle(wrap(chart.title, 70), fontsize=11, fontweight="bold", **_LEFT)
+    elif isinstance(chart, Panels):
+        figure.suptitle(chart.title, fontsize=10, **_LEFT)
+    small = " ".join(filter(None, [chart.reading, *chart.notes, chart.citation]))
+    width = round(20.5 * figure.get_figwidth())
+    figure.supxlabel(wrap(small, width), fontsize=6, color=GREY, **_LEFT)
+    if isinstance(chart, Scatter):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        write_names(axes, chart)
+    return axes
+
+
+def _draw(axes: "Axes", chart: Chart, *, alone: bool) -> None:
+    """The chart on axes, which are the only ones of our own figure if it is ``alone``."""
+    titled: dict[str, Any] = {"loc": "left", "parse_math": False}
+    if isinstance(chart, Judged):
+        said = "\n".join(wrap(line, 95) for line in chart.equations)
+        title = said if alone else f"{chart.title}\n{said}"
+        axes.set_title(title, fontsize=7.5, color=GREY, **titled)
+    elif not (alone and isinstance(chart, Panels)):
+        axes.set_title(chart.title, fontsize=9, wrap=True, **titled)
+    if isinstance(chart, Panels):
+        _panels(axes, chart)
+    elif isinstance(chart, Scatter):
+        draw_scatter(axes, chart, beside=alone)
+        if not alone:
+            axes.figure.draw_without_rendering()  # type: ignore[union-attr]
+            write_names(axes, chart)
+    elif isinstance(chart, Plane):
+        draw_plane(axes, chart)
+    elif isinstance(chart, Heatmap):
+        _heatmap(axes, chart)
+    elif isinstance(chart, Curves):
+        _curves(axes, chart)
+    elif isinstance(chart, Dots):
+        _dots(axes, chart)
+    elif isinstance(chart, Bars):
+        _bars(axes, chart)
+
+
+def _panels(axes: "Axes", chart: Panels) -> None:
+    """Axes for every panel in the place of the given ones, which are left empty."""
+    place = axes.get_subplotspec()
+    if place is None:
+        raise InputError("panels need axes of a grid, such as those of matplotlib's subplots()")
+    wide = min(chart.columns, len(chart.panels))
+    grid = place.subgridspec(-(-len(chart.panels) // wide), wide)
+    axes.set_axis_off()
+    for i, panel in enumerate(chart.panels):
+        _draw(axes.figure.add_subplot(grid[i // wide, i % wide]), panel, alone=False)
+
+
+def _size(chart: Chart) -> tuple[float, float]:
     """Inches wide and high."""
     if isinstance(chart, Panels):
-        sizes = [size_of(panel) for panel in chart.panels]
+        sizes = [_size(panel) for panel in chart.panels]
         wide = min(chart.columns, len(sizes))
         rows = -(-len(sizes) // wide)
         part = 0.62 if len(sizes) > 6 else 0.8
@@ -29,6 +187,8 @@ def size_of(chart: Chart) -> tuple[float, float]:
             max(6.0, wide * part * max(s[0] for s in sizes)),
             rows * part * max(s[1] for s in sizes) + 0.6,
         )
+    if isinstance(chart, Judged):
+        return 7.2, 5.6
     if isinstance(chart, Heatmap):
         rows, columns = min(len(chart.rows), _ROOM), min(len(chart.columns), _ROOM)
         longest = max((len(_cut(name, 36)) for name in chart.rows), default=0)
@@ -37,32 +197,6 @@ def size_of(chart: Chart) -> tuple[float, float]:
     if isinstance(chart, Bars):
         return max(5.2, 0.42 * len(chart.categories) + 1.8), 3.8
     return 5.6, 4.2
-
-
-def draw_chart(figure: "Figure", chart: Chart) -> None:
-    """The chart on an empty figure, its title and small print around it."""
-    if isinstance(chart, Panels):
-        wide = min(chart.columns, len(chart.panels))
-        grid: Any = figure.subplots(-(-len(chart.panels) // wide), wide, squeeze=False)
-        for axes, panel in zip(grid.flat, chart.panels, strict=False):
-            _draw(axes, panel)
-        for axes in list(grid.flat)[len(chart.panels) :]:
-            axes.set_axis_off()
-        figure.suptitle(chart.title, x=0.01, ha="left", fontsize=10, parse_math=False)
-    else:
-        _draw(figure.subplots(), chart)
-
-
-def _draw(axes: "Axes", chart: Chart) -> None:
-    axes.set_title(chart.title, loc="left", fontsize=9, parse_math=False, wrap=True)
-    if isinstance(chart, Heatmap):
-        _heatmap(axes, chart)
-    elif isinstance(chart, Curves):
-        _curves(axes, chart)
-    elif isinstance(chart, Dots):
-        _dots(axes, chart)
-    elif isinstance(chart, Bars):
-        _bars(axes, chart)
 
 
 def _heatmap(axes: "Axes", chart: Heatmap) -> None:
@@ -159,7 +293,7 @@ def _dots(axes: "Axes", chart: Dots) -> None:
             (3, 3),
             textcoords="offset points",
             fontsize=6,
-            color=_GREY,
+            color=GREY,
         )
     _finish(axes, chart, len(names) if chart.groups else 0)
 
@@ -183,10 +317,10 @@ def _group_colours(chart: Curves | Dots) -> dict[str, str]:
     return {name: look.colour for name, look in zip(names, looks(names), strict=True)}
 
 
-def _lines(axes: "Axes", lines: tuple[Line, ...], colours: dict[str, str]) -> int:
+def _lines(axes: "Axes", lines: tuple[Reference, ...], colours: dict[str, str]) -> int:
     """How many of them have a name in the legend."""
     for line in lines:
-        style: Any = {"color": _GREY, "linewidth": 0.9, "linestyle": (0, (5, 3)), "zorder": 1.5}
+        style: Any = {"color": GREY, "linewidth": 0.9, "linestyle": (0, (5, 3)), "zorder": 1.5}
         if line.group in colours:
             style |= {"color": colours[line.group], "linestyle": "-", "linewidth": 1.4}
         style["alpha"] = line.opacity

@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.figures.trajectories import trajectories
 from shiftbed.records import Shift
+from shiftbed.results.charts.robustness import trajectories
 from shiftbed.testbed import Testbed
 
 

@@ -6,9 +6,9 @@ import pytest
 from shiftbed.analysis.factors import factor_analysis
 from shiftbed.analysis.pairs import NetworkTable, PairTable
 from shiftbed.errors import InputError
-from shiftbed.figures import save
 from shiftbed.figures.charts import Bars, Curves, Dots, Heatmap
-from shiftbed.figures.factors import count_bars, factor_panels, pattern_panels
+from shiftbed.page import save
+from shiftbed.results.charts.factors import count_bars, factor_panels, pattern_panels
 from shiftbed.results.patterns import pattern_counts, pattern_table
 
 

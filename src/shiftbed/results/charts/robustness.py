@@ -1,17 +1,32 @@
-"""ρ against τ, ρ on synthetic against natural shifts, the grid of accuracies, and probes."""
+"""Charts of a testbed or store: ρ against τ, along training, on synthetic and natural shifts;
+the grid of accuracies, probes, and reliability diagrams."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from shiftbed.analysis.intervals import pearson
+from shiftbed.analysis.metrics import reliability
+from shiftbed.analysis.trajectory import average_runs, peak
 from shiftbed.errors import InputError
-from shiftbed.figures.charts import Dots, Heatmap, Line
+from shiftbed.figures.charts import Curve, Curves, Dots, Heatmap, Reference
 from shiftbed.records import Shift
 from shiftbed.results.correlation import NATURAL, synthetic_natural
 from shiftbed.results.predictors import predictors
+from shiftbed.store import PredictionStore, read_answers
 from shiftbed.testbed.record import Testbed
 
-_AXES = (Line(name="", slope=0.0, intercept=0.0), Line(name="", slope=np.inf, intercept=0.0))
+_AXES = (
+    Reference(name="", slope=0.0, intercept=0.0),
+    Reference(name="", slope=np.inf, intercept=0.0),
+)
+_RUNS = 8
+"""Single runs drawn beside the mean."""
+_BINS = 100
+_DIAGRAM = 6
+"""Models in one diagram, the first in name."""
 _MOST = 100
 """Models in a grid, the most accurate first."""
 
@@ -146,4 +161,125 @@ def probes(testbed: Testbed) -> Heatmap:
         reading=f"Probit of OOD accuracy on the probe, at most {count} baseline models together; "
         "bold: the best of a row.",
         citation=testbed.citation,
+    )
+
+
+def trajectories(
+    testbed: Testbed, shift: str | Shift, *, by: str = "run", **options: Any
+) -> Curves:
+    """ρ over ID accuracy along the steps of each run, and the mean over several runs of one kind.
+
+    Needs the columns ``run`` (or ``by``) and ``step`` of models; a run of one step is no
+    trajectory. Further options go to
+    ``Testbed.fit``; the line goes through the fit set, as always.
+    """
+    for column in (by, "step"):
+        if column not in testbed.models.columns:
+            raise InputError(f"{testbed.name} has no column {column!r}: no trajectory to draw")
+    found = testbed.effective_robustness(shift, **options)
+    steps = testbed.models.select("model", by, "step").drop_nulls()
+    table = found.join(steps, on="model").sort(by, "step")
+    table = table.filter(pl.col("effective").is_finite() & pl.col("source").is_finite())
+    table = table.filter(pl.len().over(by) > 1)
+    if not len(table):
+        raise InputError(f"{testbed.name} has no {by} with two or more steps: nothing to draw")
+    runs = list(table.group_by([by], maintain_order=True))
+    curves = [_run(str(name), rows) for (name,), rows in runs[:_RUNS]]
+    notes = [f"{len(runs) - _RUNS} more runs are in the mean only."] if len(runs) > _RUNS else []
+    kinds = list(table.group_by(["kind"], maintain_order=True))
+    for (kind,), rows in kinds:
+        count = rows[by].n_unique()
+        if count > 1:
+            name = f"mean of {count} runs" + (f", {kind}" if len(kinds) > 1 else "")
+            curve, note = _mean(name, rows, by)
+            curves.append(curve)
+            notes.append(note)
+    named = testbed.shift(shift)
+    return Curves(
+        title=f"ρ along training: {named.name}",
+        x_title=f"{named.source[0]} accuracy (%)",
+        y_title="effective robustness ρ (points)",
+        curves=tuple(curves),
+        lines=(Reference(name="the line", slope=0.0, intercept=0.0),),
+        reading=f"Bins of ID accuracy: {_BINS}; the band is one standard deviation.",
+        notes=tuple(notes),
+        citation=testbed.citation,
+    )
+
+
+def _mean(name: str, rows: pl.DataFrame, by: str) -> tuple[Curve, str]:
+    """Runs of one kind averaged in bins of ID accuracy, and their largest ρ in words."""
+    x, rho = rows["source"].to_numpy(), rows["effective"].to_numpy()
+    mean = average_runs(x, rho, rows[by].to_numpy(), bins=_BINS)
+    best = peak(mean)
+    curve = Curve(
+        name=name,
+        x=100 * mean.centre,
+        y=100 * mean.mean,
+        low=100 * (mean.mean - mean.std),
+        high=100 * (mean.mean + mean.std),
+        dashed=True,
+        points=False,
+    )
+    return curve, (
+        f"{name}: largest mean ρ {100 * best.value:+.2f} ± {100 * best.std_largest:.2f} points "
+        f"(largest standard deviation over bins; {100 * best.std_there:.2f} in its own bin, "
+        f"n = {best.n}) at {100 * best.at:.1f} %."
+    )
+
+
+def _run(name: str, rows: pl.DataFrame) -> Curve:
+    low, high = (rows[c].fill_null(np.nan).to_numpy() for c in ("low", "high"))
+    return Curve(
+        name=name,
+        x=100 * rows["source"].to_numpy(),
+        y=100 * rows["effective"].to_numpy(),
+        low=100 * low,
+        high=100 * high,
+    )
+
+
+def reliability_diagram(
+    store: PredictionStore, setting: str, models: Sequence[str] | None = None
+) -> Curves:
+    """Accuracy over confidence in ten bins, one curve per model, with 95 % intervals."""
+    complete = [
+        r["model"]
+        for r in store.cells()
+        if r["setting"] == setting and r.get("status") == "complete"
+    ]
+    names = sorted(complete) if models is None else list(models)
+    test_set = store.test_set(setting)
+    curves: list[Curve] = []
+    notes: list[str] = []
+    for name in names:
+        answers = read_answers(store, name, test_set, ["prob_1"])
+        if "prob_1" not in answers.frame.columns or not len(answers.right):
+            notes.append(f"{name} has no probabilities in the store.")
+            continue
+        if len(curves) == _DIAGRAM:
+            notes.append(f"{len(names) - _DIAGRAM} more models are not drawn.")
+            break
+        p = np.clip(answers.frame["prob_1"].to_numpy().astype(np.float64), 0.0, 1.0)
+        found = reliability(p, answers.right)
+        there = found.n > 0
+        curves.append(
+            Curve(
+                name=f"{name} (ECE {100 * found.error:.2f} %, n = {len(answers.right)})",
+                x=found.confidence[there],
+                y=found.accuracy[there],
+                low=found.low[there],
+                high=found.high[there],
+            )
+        )
+    if not curves:
+        raise InputError(f"no model has probabilities on {setting!r}")
+    return Curves(
+        title=f"Reliability on {setting}",
+        x_title="confidence",
+        y_title="accuracy",
+        curves=tuple(curves),
+        lines=(Reference(name="calibrated", slope=1.0),),
+        reading="Ten bins of equal width, left-closed; bands are 95 % Clopper–Pearson intervals.",
+        notes=tuple(notes),
     )

@@ -1,0 +1,480 @@
+"""A shift as a scatter plot or a plane, finished: all is computed here, and drawing only draws.
+
+taori2020, Figure 2: accuracy under shift over standard accuracy on logit axes, each model with its
+99.5 % Clopper–Pearson intervals, the line through the standard models with its 95 % bootstrap band,
+and y = x. shi2023, Section 4.2: two ID accuracies predict an OOD one, S(y) = w₁·S(x₁) + w₂·S(x₂)
++ b; a model's height above that plane is its effective robustness given both.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.analysis.baseline import Baseline, Line
+from shiftbed.analysis.intervals import benjamini_hochberg, clopper_pearson
+from shiftbed.errors import InputError, unknown
+from shiftbed.figures.axis import Axis, fit_axis, percent
+from shiftbed.figures.charts import Plane, Scatter, Trend
+from shiftbed.figures.palette import KINDS, MOST, OTHER, OWN
+from shiftbed.records import Shift
+from shiftbed.scales import LOGIT, Scale
+from shiftbed.scales import scale as find_scale
+from shiftbed.testbed.record import Testbed
+from shiftbed.testbed.select import Choice
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+FEWEST = 3
+"""A line needs this many models."""
+_JUDGED = ("predicted", "effective", "low", "high", "prediction_low", "prediction_high", "p_value")
+_LINE_STEPS, _PLANE_STEPS = 201, 21
+_NOT_GIVEN = "not given"
+
+
+def scatter(
+    testbed: Testbed,
+    shift: str | Shift,
+    *,
+    scale: str | Scale = LOGIT,
+    level: float = 0.995,
+    band_level: float = 0.95,
+    by: str | None = None,
+    colour: str | None = None,
+    threshold: float | None = None,
+    full_source: bool = False,
+    models: Choice = None,
+    highlight: Sequence[str] = (),
+    label: int = 6,
+    fdr: float = 0.05,
+    **options: Any,
+) -> Scatter:
+    """A shift as the finished data of a scatter plot; further options go to ``Testbed.fit``.
+
+    ``by`` fits one line per value of that column of models and judges each model by its own;
+    ``colour`` is the column that groups points (default: ``by``, else kind). ``threshold`` leaves
+    models with a lower ID accuracy out of the fit and of the figure, as taori2020's figures do.
+    ``highlight`` names models to draw as stars, the kind ``own`` always is; besides these at most
+    ``label`` models are named: of those out of line (q ≤ fdr) the ones with the smallest p.
+
+    >>> from shiftbed.testbed import published
+    >>> chart = scatter(published("imagenet-testbed-2020"), "imagenet-v2")
+    >>> len(chart.models), chart.trends[0].n, chart.equations
+    (201, 78, ('logit y = 0.922 logit x − 0.495, n = 78, R² = 0.997',))
+    """
+    found = testbed.shift(shift)
+    if full_source and found.full_source:
+        found = found.on_full_source()
+    if len(found.source) > 1:
+        raise InputError(f"shift {found.name!r} has several ID settings; draw it as a plane")
+    options |= {"scale": find_scale(scale), "threshold": threshold, "models": models}
+    fits = _fit(testbed, found, by, highlight, options, level=level, band_level=band_level)
+    (x_axis, x_low, x_high), (y_axis, y_low, y_high) = fits.measured
+    trends: list[Trend] = []
+    for name, baseline in fits.baselines.items():
+        x = testbed.accuracy(found.source[0])[fits.rows[name] & fits.shown]
+        trends += _trends(baseline, line_name(testbed.line, name), x, band_level)
+    bars = bool(np.isfinite([x_low, y_low]).any())
+    draws = [len(baseline.lines[0].draws) for baseline in fits.baselines.values()]
+    return Scatter(
+        title=found.title or found.name,
+        **_fields(testbed, found, fits, by, colour or by or "kind", label, fdr, options),
+        x=testbed.accuracy(found.source[0])[fits.shown],
+        x_axis=x_axis,
+        y_axis=y_axis,
+        x_low=x_low,
+        x_high=x_high,
+        y_low=y_low,
+        y_high=y_high,
+        level=level,
+        trends=tuple(trends),
+        band_level=band_level,
+        reading=_reading(level, bars, band_level, draws[-1], fdr),
+    )
+
+
+def plane(
+    testbed: Testbed,
+    shift: str | Shift,
+    *,
+    scale: str | Scale = LOGIT,
+    band_level: float = 0.95,
+    colour: str | None = None,
+    threshold: float | None = None,
+    models: Choice = None,
+    highlight: Sequence[str] = (),
+    label: int = 6,
+    fdr: float = 0.05,
+    **options: Any,
+) -> Plane:
+    """A shift from two ID settings as the plane that predicts it; options as for ``scatter``.
+
+    >>> from shiftbed.testbed import published
+    >>> ids = ("ImageNet 1k", "CIFAR-10")
+    >>> shift = Shift(name="r", kind="natural-dataset", source=ids, target="ImageNet-R")
+    >>> chart = plane(published("openclip"), shift)
+    >>> chart.surface.shape, len(chart.models)
+    ((21, 21), 121)
+    """
+    found, on = testbed.shift(shift), find_scale(scale)
+    if len(found.source) != 2:
+        raise InputError(f"a plane needs two ID settings, got {len(found.source)}")
+    options = {"bootstrap": 0, **options, "scale": on, "threshold": threshold, "models": models}
+    fits = _fit(testbed, found, None, highlight, options, level=0.95, band_level=band_level)
+    first, second, up = (axis for axis, _, _ in fits.measured)
+    grid = [on.inverse(np.linspace(axis.low, axis.high, _PLANE_STEPS)) for axis in (first, second)]
+    if on.bounded:
+        grid = [np.clip(one, 0.0, 1.0) for one in grid]
+    over = np.stack(np.meshgrid(*grid), axis=-1)
+    baseline = fits.baselines[""]
+    return Plane(
+        title=f"{found.target} given {found.source[0]} and {found.source[1]}",
+        **_fields(testbed, found, fits, None, colour or "kind", label, fdr, options),
+        x=np.column_stack([testbed.accuracy(setting) for setting in found.source])[fits.shown],
+        axes=(first, second, up),
+        band_level=band_level,
+        grid=(grid[0], grid[1]),
+        surface=baseline.predict(over.reshape(-1, 2)).reshape(_PLANE_STEPS, _PLANE_STEPS),
+        reading=f"The surface is the plane through {count(baseline.n)}; stems show each ρ.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Fits:
+    """All models of a testbed, each against the baseline that serves it; arrays are over models."""
+
+    baselines: dict[str, Baseline]
+    rows: dict[str, Bools]
+    """The models that each baseline serves."""
+    columns: dict[str, Floats]
+    fitted: Bools
+    stars: Bools
+    there: Bools
+    below: Bools
+    shown: Bools
+    unserved: Bools
+    measured: list[tuple[Axis, Floats, Floats]]
+    """An axis of each setting, and the ends of the shown models' intervals."""
+
+
+def _fit(
+    testbed: Testbed,
+    shift: Shift,
+    by: str | None,
+    highlight: Sequence[str],
+    options: dict[str, Any],
+    *,
+    level: float,
+    band_level: float,
+) -> _Fits:
+    """Fit every line through the chosen models among those it serves, and judge all of these."""
+    settings = (*shift.source, shift.target)
+    values = np.stack([testbed.accuracy(setting) for setting in settings])
+    stars = (testbed.models["kind"] == OWN).fill_null(False).to_numpy().copy()
+    stars[[testbed.model_index(name) for name in highlight]] = True
+    there: Bools = np.asarray(np.isfinite(values).all(axis=0))
+    below = there & ~(values[0] >= (options["threshold"] or 0.0))
+    shown = there & (~below | stars)
+    if not shown.any():
+        raise InputError(f"no model of {testbed.name} has accuracies to draw for {shift.name!r}")
+    chosen = testbed.fit_set(shift, options["models"])
+    lines, unserved = _split_by(testbed.models, by, chosen & there & ~below)
+    columns = {name: np.full(len(there), np.nan) for name in _JUDGED}
+    fitted: Bools = np.zeros(len(there), dtype=bool)
+    baselines: dict[str, Baseline] = {}
+    for name, rows in lines.items():
+        part = testbed if rows.all() else testbed.where(rows)
+        baseline = part.fit(shift, **{**options, "models": chosen[rows]})
+        placed = part.judge(baseline, level=band_level).columns()
+        for column in _JUDGED:
+            columns[column][rows] = placed[column]
+        fitted[rows] = np.isin(part.model_names, baseline.models)
+        baselines[name] = baseline
+    columns["q_value"] = benjamini_hochberg(columns["p_value"])
+    return _Fits(
+        baselines=baselines,
+        rows=lines,
+        columns=columns,
+        fitted=fitted,
+        stars=stars,
+        there=there,
+        below=below,
+        shown=shown,
+        unserved=unserved,
+        measured=[_measured(testbed, s, shown, options["scale"], level) for s in settings],
+    )
+
+
+def _fields(
+    testbed: Testbed,
+    shift: Shift,
+    fits: _Fits,
+    by: str | None,
+    colour: str,
+    label: int,
+    fdr: float,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """What scatters and planes have in common: the shown models, and the words around them."""
+    names, shown, stars = np.array(testbed.model_names, dtype=object), fits.shown, fits.stars
+    group, groups = grouped(testbed.models, colour, shown)
+    placed = [axis.at(testbed.accuracy(axis.setting)) for axis, _, _ in fits.measured]
+    edge = shown & ~np.isfinite(placed).all(axis=0)
+    left_out = {name for baseline in fits.baselines.values() for name in baseline.left_out}
+    said = [(name, _equation(baseline)) for name, baseline in fits.baselines.items()]
+    drawn = fits.there & ~fits.below
+    return {
+        "models": tuple(names[shown]),
+        "grouping": colour,
+        "group": group,
+        "groups": groups,
+        "y": testbed.accuracy(shift.target)[shown],
+        "fitted": fits.fitted[shown],
+        **{name: values[shown] for name, values in fits.columns.items()},
+        "edge": edge[shown],
+        "highlighted": stars[shown],
+        "labelled": (stars | _farthest(fits.columns, shown & ~stars, label, fdr))[shown],
+        "equations": tuple(f"{name}: {text}" if name else text for name, text in said),
+        "notes": _notes(
+            missing=names[~fits.there].tolist(),
+            starred_missing=names[~fits.there & stars].tolist(),
+            below=(int((fits.below & ~stars).sum()), options["threshold"], shift.source[0]),
+            edge=(names[edge].tolist(), options["scale"]),
+            left_out=[name for name in names[drawn] if name in left_out],
+            unserved=(int((fits.unserved & shown).sum()), by),
+        ),
+        "citation": testbed.citation,
+    }
+
+
+def _measured(
+    testbed: Testbed, setting: str, shown: Bools, scale: Scale, level: float
+) -> tuple[Axis, Floats, Floats]:
+    """An axis for the shown models' accuracies in a setting, and the ends of their intervals.
+
+    What is not an accuracy (see ``Testbed.metrics``) has no binomial interval.
+    """
+    value, n = testbed.accuracy(setting)[shown], testbed.size(setting)[shown]
+    low, high = clopper_pearson(value, n * (setting not in testbed.metrics), level)
+    title, usual = _axis_title(testbed, setting), testbed.usual_size(setting)
+    axis = fit_axis(value, low, high, scale=scale, setting=setting, title=title, n=usual)
+    return axis, low, high
+
+
+def _farthest(columns: dict[str, Floats], among: Bools, most: int, fdr: float) -> Bools:
+    """Models out of line with the smallest p-values; equal ones (0, say) in the order of |ρ|."""
+    rows = np.flatnonzero(among & (columns["q_value"] <= fdr))
+    order = np.lexsort([-np.abs(columns["effective"][rows]), columns["p_value"][rows]])
+    farthest = np.zeros(len(among), dtype=bool)
+    farthest[rows[order[: max(most, 0)]]] = True
+    return farthest
+
+
+def _trends(baseline: Baseline, name: str, x: Floats, level: float) -> list[Trend]:
+    """The baseline's pieces over the range of the accuracies x, each on its side of a knee."""
+    scale = baseline.scale
+    inside = x[np.isfinite(x)] if scale.bounded else x[(x > 0.0) & (x < 1.0)]
+    reach = np.append(inside, baseline.support[0])
+    pieces = []
+    for line in baseline.lines:
+        ends = scale.forward(
+            [max(reach.min(), line.low), min(reach.max(), np.nextafter(line.high, 0.0))]
+        )
+        grid = np.linspace(ends[0], ends[1], _LINE_STEPS)
+        grid = np.unique(np.append(grid, np.clip(scale.forward(baseline.support[0]), *ends)))
+        at = np.clip(scale.inverse(grid), line.low, np.nextafter(line.high, 0.0))
+        band = baseline.band(at, level, kind="bootstrap" if len(line.draws) else "analytic")
+        pieces.append(
+            Trend(
+                name=name,
+                x=at,
+                predicted=baseline.predict(at),
+                low=band[0],
+                high=band[1],
+                extrapolated=baseline.extrapolated(at),
+                n=line.n,
+                slope=line.weights[0],
+                intercept=line.intercept,
+            )
+        )
+    return pieces
+
+
+# --- groups: what is drawn alike, and what gets a line of its own ---------------------------------
+
+
+def grouped(
+    models: pl.DataFrame, column: str, shown: Bools
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The group of each shown model, and the groups in the order of the legend.
+
+    Known kinds come first, then larger groups before smaller ones; those beyond the colours there
+    are become ``other``. Models a user added are a group of their own whatever the column.
+    """
+    values = _values(models, column)
+    own = [kind == OWN for kind in models["kind"].to_list()]
+    mine = [OWN if o else v for v, o, s in zip(values, own, shown, strict=True) if s]
+    counts = Counter(group for group in mine if group not in (OWN, OTHER))
+    rank = {kind: i for i, kind in enumerate(KINDS)}
+    order = sorted(counts, key=lambda g: (rank.get(g, len(rank)), -counts[g], g))
+    kept = sorted(order, key=lambda g: -counts[g])[:MOST]
+    order = [group for group in order if group in kept]
+    final = tuple(group if group in (*order, OWN) else OTHER for group in mine)
+    return final, (*order, *(group for group in (OTHER, OWN) if group in final))
+
+
+def _split_by(
+    models: pl.DataFrame, column: str | None, fit: Bools
+) -> tuple[dict[str, Bools], Bools]:
+    """Masks of the models that each line serves, by name, and of those no line serves.
+
+    Without a column one line serves all. With one, each of its values that at least three of the
+    models to ``fit`` have gets a line.
+    """
+    if column is None:
+        return {"": np.ones(len(models), dtype=bool)}, np.zeros(len(models), dtype=bool)
+    values = np.array(_values(models, column), dtype=object)
+    counts = Counter(values[fit].tolist())
+    names = sorted(
+        (v for v, count in counts.items() if count >= FEWEST and v != _NOT_GIVEN),
+        key=lambda v: (-counts[v], v),
+    )
+    if not names:
+        raise InputError(f"no value of {column!r} has the {FEWEST} models to fit that a line needs")
+    if len(names) > MOST:
+        raise InputError(
+            f"{len(names)} values of {column!r} would each get a line, of which {MOST} can be told "
+            "apart; choose fewer models"
+        )
+    return {name: values == name for name in names}, ~np.isin(values.astype(str), names)
+
+
+def _values(models: pl.DataFrame, column: str) -> list[str]:
+    if column not in models.columns:
+        raise unknown("column of models", column, models.columns)
+    return [_text(value) for value in models[column].to_list()]
+
+
+def _text(value: object) -> str:
+    if value is None or value == "":
+        return _NOT_GIVEN
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# --- words in and under the figure ----------------------------------------------------------------
+
+
+def count(models: int) -> str:
+    """
+    >>> count(1), count(1557)
+    ('1 model', '1,557 models')
+    """
+    return f"{models:,} model" + ("" if models == 1 else "s")
+
+
+def _listed(names: Iterable[str], most: int = 3) -> str:
+    """Names, or the first of them and how many more there are.
+
+    >>> _listed(["a", "b", "c", "d"], 2)
+    'a, b and 2 more'
+    """
+    known = list(names)
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return ", ".join(known[:most]) + more
+
+
+def line_name(called: str, group: str = "") -> str:
+    """What a legend calls a line.
+
+    >>> line_name("zero-shot line"), line_name("line", "VGG16")
+    ('Zero-shot line', 'VGG16 line')
+    """
+    return f"{group} line" if group else called[:1].upper() + called[1:]
+
+
+def _equation(baseline: Baseline) -> str:
+    """The fitted line in scaled space, its n and R²; a line of text per piece at a knee."""
+    lines, r2 = baseline.lines, f"R² = {baseline.r2:.3f}"
+    if len(lines) == 1:
+        return f"{_line(baseline, lines[0])}, n = {baseline.n:,}, {r2}"
+    below, above = (f"{_line(baseline, line)}, n = {line.n:,}" for line in lines)
+    knee = percent(lines[0].high, 1)
+    return f"{below} for x < {knee}\n{above} for x > {knee}, {r2} for both"
+
+
+def _line(baseline: Baseline, line: Line) -> str:
+    of = "" if baseline.scale.name == "linear" else baseline.scale.name + " "
+    k = len(line.weights)
+    names = ["x"] if k == 1 else [f"x{'₁₂₃₄₅₆₇₈₉'[i]}" for i in range(k)]
+    terms = [
+        f"{_signed(weight, first=i == 0)} {of}{names[i]}" for i, weight in enumerate(line.weights)
+    ]
+    return f"{of}y = {' '.join(terms)} {_signed(line.intercept)}"
+
+
+def _signed(value: float, first: bool = False) -> str:
+    """A term of a sum.
+
+    >>> _signed(-0.4947), _signed(0.9217, first=True)
+    ('− 0.495', '0.922')
+    """
+    sign = ("−" if first else "− ") if value < 0 else ("" if first else "+ ")
+    return f"{sign}{abs(value):.3f}"
+
+
+def _axis_title(testbed: Testbed, setting: str) -> str:
+    """What is measured on what, and on how many images."""
+    metric = testbed.metrics.get(setting, "accuracy")
+    sizes = testbed.size(setting)
+    n = testbed.usual_size(setting)
+    if not n:
+        return f"{setting}, {metric}"
+    most = " for most models" if len(set(sizes[sizes > 0].tolist())) > 1 else ""
+    return f"{setting}, {metric} (n = {n:,}{most})"
+
+
+def _reading(level: float, bars: bool, band_level: float, draws: int, fdr: float) -> str:
+    """What bars, band, dashes and filling mean."""
+    said = [f"Bars: {percent(level)} Clopper–Pearson intervals."] if bars else []
+    how = f"{draws:,} bootstrap resamples of the models" if draws else "from the residuals"
+    said.append(f"Band: {percent(band_level)} confidence band of the line, {how}.")
+    said.append("Filled markers: models the line is fitted through. Dotted: extrapolated.")
+    said.append(f"Named: models farthest out of line (q ≤ {fdr:g}), or highlighted.")
+    return " ".join(said)
+
+
+def _notes(
+    *,
+    missing: Sequence[str],
+    starred_missing: Sequence[str] = (),
+    below: tuple[int, float | None, str],
+    edge: tuple[Sequence[str], Scale],
+    left_out: Sequence[str],
+    unserved: tuple[int, str | None] = (0, None),
+) -> tuple[str, ...]:
+    """What is not drawn, not fitted, or not where it belongs; nothing where nothing is."""
+    which = f", among them {_listed(starred_missing)}" if len(starred_missing) else ""
+    said = [
+        (len(missing), f"without an accuracy on every axis: not drawn{which}."),
+        (below[0], f"below {percent(below[1] or 0.0)} on {below[2]}: not fitted, not drawn."),
+        (
+            len(edge[0]),
+            f"at exactly 0% or 100%, where the {edge[1].name} is infinite, drawn on the edge (×): "
+            f"{_listed(edge[0])}.",
+        ),
+        (
+            len(left_out),
+            f"chosen for the fit but not in it, at 0% or 100% or on the knee: {_listed(left_out)}.",
+        ),
+        (
+            unserved[0],
+            f"whose {unserved[1]} has fewer than {FEWEST} models to fit: no line, so no ρ.",
+        ),
+    ]
+    return tuple(f"{count(number)} {what}" for number, what in said if number)
