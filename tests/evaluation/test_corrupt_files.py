@@ -16,9 +16,9 @@ from PIL import Image
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.corrupt_files import TreeOptions, corrupt_tree, tree_paths
-from shiftbed.evaluation.corrupt_part import eight_bits
 from shiftbed.evaluation.corrupted_trees import corrupted_folders, images_of
 from shiftbed.evaluation.data import open_test_set
+from shiftbed.evaluation.image_batches import eight_bits
 from shiftbed.evaluation.perturbations import parse_perturbation
 from shiftbed.evaluation.predict import pixels_to_float
 

@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.corrupt_part import eight_bits
 from shiftbed.evaluation.corruptions import Corruption
+from shiftbed.evaluation.image_batches import eight_bits
 from shiftbed.evaluation.sheet import GAP, HEAD, LABEL, contact_sheet, sheet_picture
 
 

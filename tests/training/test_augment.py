@@ -9,7 +9,7 @@ from scipy import stats
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.compat import ensure_torchvision
-from shiftbed.evaluation.corruptions import corrupt
+from shiftbed.evaluation.corruptions import Corruption
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.training.augment import CropFlip, keys_of, label_of, make_augmentation, uniforms
 from shiftbed.training.auto_augment import AugMix, RandAugment
@@ -178,7 +178,7 @@ def test_gaussian_noise_has_its_standard_deviation_and_its_share():
 def test_training_on_a_corruption_gives_that_corruption(batch):
     keys = keys_of(range(24), 0, "t", 0)
     found = Corrupt(names="contrast", severities=4)(batch, keys)
-    wanted = corrupt(batch.numpy(), [f"{key:x}" for key in keys.tolist()], "contrast", 4)
+    wanted = Corruption("contrast", 4)(batch.numpy(), [f"{key:x}" for key in keys.tolist()])
     assert np.array_equal(found.numpy(), wanted)
 
 

@@ -18,6 +18,7 @@ from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.corrupted_trees import MANIFEST
 from shiftbed.evaluation.data import TestSet, UnreadableImage
+from shiftbed.evaluation.image_batches import eight_bits
 from shiftbed.evaluation.perturbations import Corrupting, parse_perturbation
 from shiftbed.evaluation.predict import pixels_to_float
 from shiftbed.evaluation.preprocessing import Preprocessing, as_picture
@@ -180,18 +181,6 @@ def parsed(name: str, options: TreeOptions) -> Corrupting:
     if not isinstance(found, Corrupting):
         raise InputError(f"{name!r} is no corruption, and cannot be written to disk")
     return found
-
-
-def eight_bits(x: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """(N, C, H, W) in [0, 1] to (N, H, W, C) in 0 … 255, cut as the original does, not rounded.
-
-    Values that are a level but for float32's rounding stay that level.
-
-    >>> eight_bits(np.float32([[[[0.999, 1.0, 100 / 255]]]])).ravel().tolist()
-    [254, 255, 100]
-    """
-    levels = np.clip(x.astype(np.float32) * np.float32(255) + np.float32(1e-3), 0, 255)
-    return np.ascontiguousarray(levels.astype(np.uint8).transpose(0, 2, 3, 1))
 
 
 def _encoded(image: NDArray[np.uint8], options: TreeOptions) -> bytes:

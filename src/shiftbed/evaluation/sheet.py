@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.corrupt_part import eight_bits
 from shiftbed.evaluation.corruptions import NAMES, Corruption, severities
 from shiftbed.evaluation.data.images import NoImage, decode_file
+from shiftbed.evaluation.image_batches import eight_bits
 from shiftbed.evaluation.perturbations import SEVERITIES
 from shiftbed.evaluation.preprocessing import Preprocessing
 

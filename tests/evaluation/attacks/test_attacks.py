@@ -13,7 +13,8 @@ from shiftbed.evaluation.attacks.auto import check_points
 from shiftbed.evaluation.attacks.balls import draw_starts
 from shiftbed.evaluation.attacks.losses import cross_entropy, logits_ratio
 from shiftbed.evaluation.attacks.names import released
-from shiftbed.evaluation.models.torch_model import seeded
+from shiftbed.evaluation.models.torch_model import seeded, wrap
+from shiftbed.evaluation.preprocessing import Preprocessing
 from tests.evaluation.attacks.victims import Linear, coloured_cnn, digits
 
 KINDS = (PGD, FGSM, APGD)
@@ -279,3 +280,33 @@ def test_inside_inference_mode_and_for_tensors():
         )  # fmt: skip
     assert (found.pixels == want.pixels).all()
     assert not np.shares_memory(found.pixels, victim.x)
+
+
+def test_eight_bits_and_no_ids():
+    victim = digits()
+    levels = np.rint(victim.x[:30, 0] * 255).astype(np.uint8)  # (N, H, W)
+    attack = PGD(norm="linf", eps=0.08, steps=5)
+    found = attack(victim.model, levels, victim.y[:30])
+    fractions = levels[:, None] / np.float32(255)
+    want = attack(victim.model, fractions, victim.y[:30], [str(i) for i in range(30)])
+    assert found.pixels.dtype == np.float32
+    assert found.pixels.shape == (30, 1, 8, 8)
+    assert (found.pixels == want.pixels).all()
+    assert found.fooled.any()
+    tensors = attack(victim.model, torch.from_numpy(levels[..., None]), victim.y[:30])
+    assert (tensors.pixels == want.pixels).all()
+    doubles = attack(victim.model, fractions.astype(np.float64), victim.y[:30])
+    assert (doubles.pixels == want.pixels).all()
+
+
+def test_a_module_and_its_wrapped_model_are_attacked_alike():
+    network = coloured_cnn().eval()
+    preprocessing = Preprocessing(size=(8, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
+    model = wrap(network, id="mine", preprocessing=preprocessing, facts={}, channels_last=False)
+    x = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
+    y = np.arange(12) % 10
+    attack = APGD(norm="l2", eps=0.5, steps=10)
+    whole = attack(model, x, y)
+    plain = attack(lambda pixels: network((pixels - 0.5) / 0.25), x, y)
+    assert (whole.fooled == plain.fooled).all()
+    assert np.abs(whole.pixels - plain.pixels).max() < 1e-4

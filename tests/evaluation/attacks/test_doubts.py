@@ -151,22 +151,21 @@ def _with(change):
     [
         (_with(lambda x: x[2].__setitem__((0, 0, 0), np.nan)), Y, IDS, "image c.png holds values"),
         (_with(lambda x: x[1].__setitem__((0, 0, 0), np.inf)), Y, IDS, "image b.png holds values"),
-        (X * 255, Y, IDS, "[0, 1], got [0.0"),
-        (X * 255, Y, IDS, "divide by 255"),
+        (X * 255, Y, IDS, "[0, 1], got values up to 254."),
         (X - 0.5, Y, IDS, "must lie in [0, 1]"),
-        ((X * 255).astype(np.uint8), Y, IDS, "float32 in [0, 1], got uint8"),
-        (X.astype(np.float64), Y, IDS, "got float64"),
-        (X[0], Y, IDS, "(N, C, height, width)"),
-        (X[:0], Y[:0], [], "not empty"),
-        (X[:, :, :0], Y, IDS, "not empty"),
-        ([[1.0]], Y, IDS, "array or tensor"),
+        ((X * 255).astype(np.int32), Y, IDS, "must be uint8, or float in [0, 1], got int32"),
+        ((X[0, 0] * 255).astype(np.uint8), Y, None, "(N, H, W, C) or (N, H, W), got (8, 8)"),
+        (X[0], Y, None, "(N, C, H, W)"),
+        (X[:0], Y[:0], [], "not be empty"),
+        (X[:, :, :0], Y, IDS, "not be empty"),
+        ([[1.0]], Y, None, "an array or a tensor, got list"),
         (X, Y[:3], IDS, "labels must have shape (4,)"),
         (X, Y.astype(float), IDS, "whole numbers"),
         (X, Y - 1, IDS, "from 0, got -1"),
         (X, Y + 1, IDS, "label 2 is not among the 2 classes"),
         (X, None, IDS, "labels are needed"),
-        (X, Y, IDS[:3], "3 ids do not go with 4 images"),
-        (X, Y, "abcd", "one per image"),
+        (X, Y, IDS[:3], "4 images need 4 ids, got 3"),
+        (X, Y, "abcd", "one id each"),
     ],
 )
 def test_bad_input(x, y, ids, says):
@@ -174,6 +173,12 @@ def test_bad_input(x, y, ids, says):
         ATTACK(Linear(torch.ones(1, 3, 8, 8), -90.0), x, y, ids)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_model_of_another_image_size():
+    victim = digits()
+    with pytest.raises(InputError, match=r"takes images of \(C, H, W\) = \(1, 8, 8\), got \(3,"):
+        ATTACK(victim.model, X, Y)
 
 
 def test_bad_batch_size():

@@ -29,10 +29,11 @@ def test_batches_order_and_threads(name):
 
 PROGRAM = """
 import hashlib
-from shiftbed.evaluation.corruptions import corrupt
+from shiftbed.evaluation.corruptions import Corruption
 from tests.evaluation.corruptions.images import batch, names
 x = batch(2, 32, 32)
-done = [corrupt(x, names(2), n, 1).tobytes() for n in ("shot_noise", "snow", "elastic_transform")]
+drawn = ("shot_noise", "snow", "elastic_transform")
+done = [Corruption(name, 1)(x, names(2)).tobytes() for name in drawn]
 digest = hashlib.sha256(b"".join(done)).hexdigest()
 """
 

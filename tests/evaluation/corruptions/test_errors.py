@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.corruptions import Corruption, corrupt, from_function
+from shiftbed.evaluation.corruptions import Corruption, from_function
 
 GOOD = np.full((2, 3, 16, 16), 0.5, np.float32)
 
@@ -23,10 +23,11 @@ def spoiled(value: float) -> np.ndarray:
         (spoiled(np.inf), "must be finite"),
         (spoiled(-0.5), r"must lie in \[0, 1\], got -0.5 to 0.5"),
         (GOOD * 255, "up to 127.5: divide 0–255 by 255"),
-        ((GOOD * 255).astype(np.uint8), "got uint8: divide by 255"),
-        (GOOD.astype(np.float64), "must be float32"),
+        ((GOOD * 255).astype(np.uint8), "1 or 3 channels, got 16; uint8 .* channels last"),
+        ((GOOD[0, 0] * 255).astype(np.uint8), r"\(N, H, W, C\) or \(N, H, W\), got \(16, 16\)"),
+        ((GOOD * 255).astype(np.int64), r"must be uint8, or float in \[0, 1\], got int64"),
         (GOOD[0], r"must have shape \(N, C, H, W\), got \(3, 16, 16\)"),
-        (GOOD.transpose(0, 2, 3, 1), "1 or 3 channels, got 16 .*; channels come second"),
+        (GOOD.transpose(0, 2, 3, 1), "1 or 3 channels, got 16; float .* channels second"),
         (GOOD[:, :2], "1 or 3 channels, got 2"),
         (GOOD[:, :, :7], "at least 8 pixels high and wide, got 7×16"),
         (GOOD[:, :, :0], "at least 8 pixels high and wide, got 0×16"),
@@ -34,30 +35,34 @@ def spoiled(value: float) -> np.ndarray:
 )
 def test_images_that_cannot_be_corrupted(x, message):
     with pytest.raises(InputError, match=message) as error:
-        corrupt(x, ["a", "b"], "gaussian_noise", 1)
+        Corruption("gaussian_noise", 1)(x, ["a", "b"])
     assert "\n" not in str(error.value)
 
 
 def test_the_same_errors_for_tensors():
     for x, message in ((spoiled(np.nan), "finite"), (GOOD * 255, "divide"), (GOOD[0], "shape")):
         with pytest.raises(InputError, match=message):
-            corrupt(torch.from_numpy(x), ["a", "b"], "fog", 1)
+            Corruption("fog", 1)(torch.from_numpy(x), ["a", "b"])
     with pytest.raises(InputError, match="an array or a tensor, got list"):
-        corrupt([[1.0]], ["a"], "fog", 1)
+        Corruption("fog", 1)([[1.0]], ["a"])
 
 
 def test_a_rounding_error_beyond_one_is_let_through():
-    out = corrupt(spoiled(1.000001), ["a", "b"], "brightness", 1)
+    out = Corruption("brightness", 1)(spoiled(1.000001), ["a", "b"])
     assert out.max() <= 1
 
 
 @pytest.mark.parametrize(
     ("ids", "message"),
-    [(["a"], "2 images need 2 ids, got 1"), ("ab", "one string"), ([1, 2], "must be strings")],
+    [
+        (["a"], "2 images need 2 ids, got 1"),
+        ("ab", "one id each"),
+        ([1, 2], "must be strings"),
+    ],
 )
 def test_ids(ids, message):
     with pytest.raises(InputError, match=message):
-        corrupt(GOOD, ids, "fog", 1)
+        Corruption("fog", 1)(GOOD, ids)
 
 
 def test_names_severities_and_settings():

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.corruptions import Corruption, corrupt, parameters
+from shiftbed.evaluation.corruptions import Corruption, parameters
 from shiftbed.evaluation.corruptions.frost import COLOURS, CONTRASTS, synthesize, textures
 from tests.evaluation.corruptions.images import batch
 
@@ -40,7 +40,7 @@ def test_pictures_from_a_folder(tmp_path):
     x = batch(12, 40, 40)
     ids = [str(i) for i in range(12)]
     p = parameters("frost", 2, 40, 40)
-    out = corrupt(x, ids, "frost", 2, frost=folder)
+    out = Corruption("frost", 2, frost=folder)(x, ids)
     used = set()
     for n in range(12):
         fits = [
@@ -58,15 +58,15 @@ def test_small_pictures_are_enlarged(tmp_path):
     for texture in textures(folder, 1.0, 300, 224):
         assert texture.shape[0] > 300
         assert texture.shape[1] > 224
-    assert corrupt(batch(1, 300, 224), ["a"], "frost", 1, frost=folder).shape == (1, 3, 300, 224)
+    assert Corruption("frost", 1, frost=folder)(batch(1, 300, 224), ["a"]).shape == (1, 3, 300, 224)
 
 
 def test_folders_that_do_not_serve(tmp_path):
     x = batch(1, 16, 16)
     with pytest.raises(InputError, match="is not a folder"):
-        corrupt(x, ["a"], "frost", 1, frost=str(tmp_path / "none"))
+        Corruption("frost", 1, frost=str(tmp_path / "none"))(x, ["a"])
     with pytest.raises(InputError, match=r"none in .*, expected \.bmp"):
-        corrupt(x, ["a"], "frost", 1, frost=str(tmp_path))
+        Corruption("frost", 1, frost=str(tmp_path))(x, ["a"])
     (tmp_path / "bad.png").write_bytes(b"not a png")
     with pytest.raises(InputError, match=r"cannot read .*bad\.png"):
         Corruption(name="frost", severity=1, frost=str(tmp_path))(x, ["a"])

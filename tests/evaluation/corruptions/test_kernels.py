@@ -12,8 +12,8 @@ from PIL import Image
 from scipy import ndimage
 
 from shiftbed.evaluation.corruptions import (
+    Corruption,
     blur,
-    corrupt,
     digital,
     lens,
     parameters,
@@ -36,7 +36,7 @@ def image() -> np.ndarray:
 
 def corrupted(image: np.ndarray, name: str, severity: int) -> np.ndarray:
     """The result as (H, W, 3)."""
-    return corrupt(image, ["a"], name, severity)[0].transpose(1, 2, 0)
+    return Corruption(name, severity)(image, ["a"])[0].transpose(1, 2, 0)
 
 
 @pytest.mark.parametrize("severity", FIVE)
@@ -150,9 +150,9 @@ def test_contrast_and_greyscale(image, severity):
     factor = parameters("contrast", severity, HEIGHT, WIDTH)["factor"]
     mean = image.mean(axis=(2, 3), keepdims=True, dtype=np.float64)
     expected = (image - mean) * factor + mean
-    assert np.abs(corrupt(image, ["a"], "contrast", severity) - expected).max() < 1e-6
+    assert np.abs(Corruption("contrast", severity)(image, ["a"]) - expected).max() < 1e-6
     grey = np.tensordot([0.299, 0.587, 0.114], image[0].astype(np.float64), 1)
-    assert np.abs(corrupt(image, ["a"], "greyscale", 1)[0] - grey).max() < 1e-6
+    assert np.abs(Corruption("greyscale", 1)(image, ["a"])[0] - grey).max() < 1e-6
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shiftbed.evaluation.corruptions import corrupt, noise, parameters, severities
+from shiftbed.evaluation.corruptions import Corruption, noise, parameters, severities
 
 WIDE = (1, 1, 250, 400)
 
@@ -17,7 +17,7 @@ def flat(value: float) -> np.ndarray:
 def test_gaussian_and_speckle_are_normal(severity):
     for name, factor in (("gaussian_noise", 1.0), ("speckle_noise", 0.5)):
         scale = parameters(name, severity, 250, 400)["scale"] * factor
-        out = corrupt(flat(0.5), ["a"], name, severity).ravel().astype(np.float64)
+        out = Corruption(name, severity)(flat(0.5), ["a"]).ravel().astype(np.float64)
         within = out[(out > 0) & (out < 1)]
         cut = stats.truncnorm(-0.5 / scale, 0.5 / scale, 0.5, scale)
         assert stats.kstest(within, cut.cdf).pvalue > 1e-3
@@ -28,7 +28,7 @@ def test_gaussian_and_speckle_are_normal(severity):
 @pytest.mark.parametrize("severity", severities("impulse_noise"))
 def test_impulse_replaces_its_share_half_by_white(severity):
     amount = parameters("impulse_noise", severity, 250, 400)["amount"]
-    out = corrupt(flat(0.5), ["a"], "impulse_noise", severity)
+    out = Corruption("impulse_noise", severity)(flat(0.5), ["a"])
     spread = 5 * np.sqrt(amount / out.size)
     assert np.mean(out == 1) == pytest.approx(amount / 2, abs=spread)
     assert np.mean(out == 0) == pytest.approx(amount / 2, abs=spread)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from shiftbed.evaluation.corruptions import NAMES, Corruption, severities
+from shiftbed.errors import InputError
+from shiftbed.evaluation.corruptions import NAMES, Corruption, from_function, severities
 from shiftbed.evaluation.corruptions.tensors import corrupt_on_device
+from shiftbed.evaluation.image_batches import eight_bits
 from tests.evaluation.corruptions.images import batch, names
 
 EXACT = {"gaussian_noise", "impulse_noise", "jpeg_compression", "shot_noise", "speckle_noise"}
@@ -75,3 +77,45 @@ def test_tensors_that_need_gradients_are_corrupted_as_they_are():
     x = torch.from_numpy(batch(1, 16, 16)).requires_grad_()
     out = Corruption(name="fog", severity=1)(x, ["a"])
     assert not out.requires_grad
+
+
+@pytest.mark.parametrize("name", ["fog", "shot_noise", "jpeg_compression"])
+def test_tensors_of_eight_bits(name):
+    levels = torch.from_numpy(eight_bits(batch(2, 32, 24)))
+    corruption = Corruption(name, 2)
+    out = corruption(levels)
+    assert out.dtype == torch.uint8
+    assert np.array_equal(out.numpy(), corruption(levels.numpy()))
+    there = corrupt_on_device(corruption, levels, None)
+    assert there.shape == levels.shape
+    assert int((there.int() - out.int()).abs().max()) <= 1
+    grey = corrupt_on_device(corruption, levels[..., 0], None)
+    assert torch.equal(grey, corrupt_on_device(corruption, levels[..., :1], None)[..., 0])
+
+
+def test_tensors_of_other_floats():
+    x = torch.from_numpy(batch(2, 32, 32))
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):
+        assert Corruption("fog", 1)(x.to(dtype)).dtype == dtype
+        assert corrupt_on_device(Corruption("fog", 1), x.to(dtype), None).dtype == dtype
+
+
+def test_functions_of_ones_own_take_tensors_and_eight_bits():
+    darker = from_function(lambda x, ids, severity, seed: x * np.float32(0.5), 1, name="darker")
+    levels = torch.full((2, 8, 9), 200, dtype=torch.uint8)
+    assert torch.equal(darker(levels), levels // 2)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.zeros(2, 3, 16, 16, dtype=torch.int64), "must be uint8, or float"),
+        (torch.zeros(3, 16, 16), r"\(N, C, H, W\), got \(3, 16, 16\)"),
+        (torch.zeros(16, 16, dtype=torch.uint8), r"\(N, H, W\), got \(16, 16\)"),
+        (torch.zeros(2, 3, 16, 16, dtype=torch.uint8), "channels last"),
+    ],
+)
+def test_tensors_that_cannot_be_corrupted(x, message):
+    for act in (Corruption("fog", 1), lambda x: corrupt_on_device(Corruption("fog", 1), x, None)):
+        with pytest.raises(InputError, match=message):
+            act(x)

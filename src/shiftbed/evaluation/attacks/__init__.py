@@ -11,7 +11,7 @@ go through the model's own normalisation.
 >>> halves = lambda x: torch.cat([x.flatten(1) @ weights.T, -(x.flatten(1) @ weights.T)], 1)
 >>> import numpy as np
 >>> grey = np.full((2, 3, 4, 4), 0.5, np.float32)
->>> found = attack(halves, grey, np.array([0, 1]), ["a.png", "b.png"])
+>>> found = attack(halves, grey, np.array([0, 1]))
 >>> found.fooled.tolist(), float(abs(found.pixels - grey).max()) <= 0.5 / 255 + 1e-6
 ([True, True], True)
 """

@@ -137,23 +137,25 @@ class Attack(ABC):
     def __call__(
         self,
         model: Any,
-        x: "NDArray[np.float32] | torch.Tensor",
+        images: "NDArray[Any] | torch.Tensor",
         labels: "NDArray[np.int64] | torch.Tensor | Sequence[int] | None",
-        ids: Sequence[str],
+        ids: Sequence[str] | None = None,
         *,
         batch_size: int | None = None,
     ) -> Attacked:
-        """Attack (N, C, H, W) float32 pixels in [0, 1].
+        """Attack uint8 (N, H, W, C) or (N, H, W), or float (N, C, H, W) in [0, 1].
 
-        ``model`` is a ``TorchModel`` or any differentiable function from such pixels to (N,
-        classes) logits. ``labels`` may be None if the model's own predictions are attacked.
+        ``model`` is a ``TorchModel``, or any differentiable function from float32 (N, C, H, W) in
+        [0, 1] to (N, classes) logits, such as a module. ``labels`` may be None if the model's own
+        predictions are attacked. What comes out are float32 pixels in any case: rounding to eight
+        bits would undo a small perturbation. Without ids an image's position is its id.
         Random starts come from (seed, id, family, restart) alone, so an image gets the same start
         in any batch. The rest differs between batch sizes only as far as the model's arithmetic
         does: batched convolutions round differently, and the sign of a gradient near 0 may turn.
         """
         from shiftbed.evaluation.attacks.running import run
 
-        return run(self, model, x, labels, ids, batch_size=batch_size)
+        return run(self, model, images, labels, ids, batch_size=batch_size)
 
     @abstractmethod
     def ascend(

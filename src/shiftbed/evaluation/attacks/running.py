@@ -26,28 +26,26 @@ from shiftbed.evaluation.attacks.victim import (
 def run(
     attack: Attack,
     model: Any,
-    x: Any,
+    images: Any,
     labels: Any,
-    ids: Sequence[str],
+    ids: Sequence[str] | None,
     *,
     batch_size: int | None = None,
 ) -> Attacked:
     """Attack images in batches and put the outcomes together."""
-    if isinstance(ids, str):
-        raise InputError(f"ids must be one per image, got the text {ids!r}")
-    images = open_images(x, ids)
+    x, listed = open_images(images, ids)
     if labels is None and attack.target != "own":
         raise InputError("labels are needed unless the model's own predictions are attacked")
-    classes = None if labels is None else check_labels(labels, len(images))
+    classes = None if labels is None else check_labels(labels, len(x))
     if batch_size is not None and batch_size < 1:
         raise InputError(f"batch size must be at least 1, got {batch_size}")
-    victim = open_victim(model, x)
-    size = batch_size or len(images)
+    victim = open_victim(model, images, x)
+    size = batch_size or len(x)
     with torch.inference_mode(False), torch.no_grad():
         parts = [
-            _batch(attack, victim, images[at : at + size],
-                   None if classes is None else classes[at : at + size], ids[at : at + size])
-            for at in range(0, len(images), size)
+            _batch(attack, victim, x[at : at + size],
+                   None if classes is None else classes[at : at + size], listed[at : at + size])
+            for at in range(0, len(x), size)
         ]  # fmt: skip
     return _together(attack, victim, parts)
 
@@ -89,7 +87,7 @@ def _batch(
         if not len(rows):
             break
         ball = whole if len(rows) == len(y) else whole.take(rows)
-        start = _start(attack, victim, ball, [str(ids[i]) for i in rows.tolist()], restart)
+        start = _start(attack, victim, ball, [ids[i] for i in rows.tolist()], restart)
         found = attack.ascend(victim, ball, y[rows], start)
         seen.append((rows, found))
         _write(attack, part, rows, found, best, wrong)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.image_batches import as_fractions, check_values, ids_of
 from shiftbed.evaluation.models import Model, TorchModel
 
 
@@ -76,12 +77,18 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def open_victim(model: Any, x: Any) -> Victim:
-    """A TorchModel, a module or a function as something to attack.
+def open_victim(model: Any, images: Any, x: NDArray[np.float32]) -> Victim:
+    """A TorchModel, a module or a function as something to attack; ``x`` are the images' pixels.
 
     Parameters of a module are left as they are: only pixels' gradients are computed.
     """
     if isinstance(model, TorchModel):
+        wanted = (model.preprocessing.channels, *model.preprocessing.size)
+        if x.shape[1:] != wanted:
+            raise InputError(
+                f"{model.id} takes images of (C, H, W) = {wanted}, got {x.shape[1:]}: "
+                "bring them to its size first"
+            )
         notes: tuple[str, ...] = ()
         if model.precision != "float32":
             notes = (f"gradients are computed in {model.precision}, which rounds small ones to 0",)
@@ -105,43 +112,32 @@ def open_victim(model: Any, x: Any) -> Victim:
         device = next((one.device for one in model.parameters()), device)
         if model.training:
             notes = ("the network is in training mode: dropout and batch statistics are random",)
-    if isinstance(x, Tensor):
-        device = x.device
+    if isinstance(images, Tensor):
+        device = images.device
     return Victim(
         name=type(model).__name__ if isinstance(model, nn.Module) else "the function",
         function=model,
         device=device,
-        channels_last=_is_channels_last(x),
+        channels_last=bool(x.transpose(0, 2, 3, 1).flags.c_contiguous and not x.flags.c_contiguous),
         notes=notes,
     )
 
 
-def _is_channels_last(x: Any) -> bool:
-    if isinstance(x, Tensor):
-        return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
-    return bool(x.transpose(0, 2, 3, 1).flags.c_contiguous and not x.flags.c_contiguous)
-
-
-def open_images(x: Any, ids: Sequence[str]) -> NDArray[np.float32]:
-    """(N, C, H, W) float32 pixels in [0, 1], all of them looked at."""
-    if isinstance(x, Tensor):
-        x = x.detach().cpu().numpy()
-    if not isinstance(x, np.ndarray):
-        raise InputError(f"images must be an array or tensor, got {type(x).__name__}")
-    if x.ndim != 4 or 0 in x.shape:
-        raise InputError(f"images must be (N, C, height, width) and not empty, got {x.shape}")
-    if x.dtype != np.float32:
-        raise InputError(f"images must be float32 in [0, 1], got {x.dtype}")
-    if len(ids) != len(x):
-        raise InputError(f"{len(ids)} ids do not go with {len(x)} images")
+def open_images(images: Any, ids: Sequence[str] | None) -> tuple[NDArray[np.float32], list[str]]:
+    """The batch as (N, C, H, W) float32 pixels in [0, 1], all of them looked at, and its ids."""
+    if isinstance(images, Tensor):
+        plain = images.float() if images.dtype == torch.bfloat16 else images
+        images = plain.detach().cpu().numpy()
+    x = as_fractions(images)
+    listed = ids_of(ids, len(x))
+    if 0 in x.shape:
+        raise InputError(f"images must not be empty, got shape {images.shape}")
+    finite = np.isfinite(x).all(axis=(1, 2, 3))
+    if not finite.all():
+        raise InputError(f"image {listed[int(finite.argmin())]} holds values that are not finite")
     low, high = float(x.min()), float(x.max())
-    if not np.isfinite([low, high]).all():
-        bad = int(np.flatnonzero(~np.isfinite(x).all(axis=(1, 2, 3)))[0])
-        raise InputError(f"image {ids[bad]} holds values that are not finite")
-    if low < -1e-6 or high > 1 + 1e-6:
-        hint = "; divide by 255" if high > 1.5 else ""
-        raise InputError(f"images must lie in [0, 1], got [{low:.3g}, {high:.3g}]{hint}")
-    return x.clip(0, 1) if low < 0 or high > 1 else x
+    check_values(low, high, True)
+    return x.clip(0, 1) if low < 0 or high > 1 else x, listed
 
 
 def check_labels(labels: Any, count: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The twenty corruptions of ImageNet-C and the testbed, on batches of [0, 1] images.
+"""The twenty corruptions of ImageNet-C and the testbed, on batches of images.
 
 See the README in this folder for the method, the parameters and what differs from the reference.
 """
@@ -6,7 +6,6 @@ See the README in this folder for the method, the parameters and what differs fr
 from shiftbed.evaluation.corruptions.corruption import (
     Corruption,
     FunctionCorruption,
-    corrupt,
     from_function,
 )
 from shiftbed.evaluation.corruptions.params import NAMES, parameters, severities
@@ -15,7 +14,6 @@ __all__ = [
     "NAMES",
     "Corruption",
     "FunctionCorruption",
-    "corrupt",
     "from_function",
     "parameters",
     "severities",

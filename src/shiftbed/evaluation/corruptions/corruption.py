@@ -4,23 +4,26 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.corruptions.checks import check_array, check_ids, check_range
+from shiftbed.evaluation.corruptions.jit import kernel
 from shiftbed.evaluation.corruptions.params import NAMES, parameters
 from shiftbed.evaluation.corruptions.philox import image_keys
 from shiftbed.evaluation.corruptions.plans import plan
+from shiftbed.evaluation.image_batches import as_fractions, as_given, check_values, ids_of
 
 Batch = NDArray[np.float32]
 CHUNK = 4  # images a thread takes at a time
+SMALLEST = 8
+ONE = np.uint32(0x3F800000)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Corruption:
     """One of the twenty corruptions at a severity.
 
@@ -28,15 +31,16 @@ class Corruption:
     use in place of the synthesized textures. ``threads`` (all cores if None) changes the time
     taken and nothing else.
 
-    >>> blur = Corruption(name="gaussian_blur", severity=3)
-    >>> blur.id
-    'gaussian_blur:3'
-    >>> blur(np.full((1, 3, 32, 32), 0.5, np.float32), ["a"]).shape
-    (1, 3, 32, 32)
+    >>> fog = Corruption("fog", 3)
+    >>> fog.id
+    'fog:3'
+    >>> fog(np.full((2, 32, 32, 3), 128, np.uint8)).shape
+    (2, 32, 32, 3)
     """
 
     name: str
     severity: int
+    _: KW_ONLY
     seed: int = 0
     frost: str | None = None
     threads: int | None = field(default=None, compare=False)
@@ -55,21 +59,23 @@ class Corruption:
         """The name and severity as a setting spells them: ``gaussian_noise:3``."""
         return f"{self.name}:{self.severity}"
 
-    def __call__(self, x: Any, ids: Sequence[str]) -> Any:
-        """Corrupt images in [0, 1], float32 (N, C, H, W), an array or a tensor on any device.
+    def __call__(self, images: Any, ids: Sequence[str] | None = None) -> Any:
+        """Corrupt uint8 (N, H, W, C) or (N, H, W), or float (N, C, H, W) in [0, 1].
 
-        The result is of the same kind, in the same memory format; the input is not changed.
+        The images may be an array, or a tensor on any device; the result is of the same kind,
+        type and memory format, and the input is not changed. Without ids an image's position is
+        its id. Eight bits are divided by 255, corrupted, and cut to ⌊255 x⌋ as ImageNet-C's are.
         """
-        if not isinstance(x, np.ndarray):
+        if not isinstance(images, np.ndarray):
             from shiftbed.evaluation.corruptions.tensors import corrupt_tensor
 
-            return corrupt_tensor(self, x, ids)
-        return self.arrays(x, ids)
+            return corrupt_tensor(self, images, ids)
+        return as_given(self._corrupted(as_fractions(images), ids_of(ids, len(images))), images)
 
-    def arrays(self, x: Batch, ids: Sequence[str]) -> Batch:
-        """Corrupt an array with the compiled kernels."""
-        check_array(x)
-        keys = image_keys(check_ids(ids, len(x)), self.seed, self.name, self.severity)
+    def _corrupted(self, x: Batch, ids: Sequence[str]) -> Batch:
+        """Corrupt fractions (N, C, H, W) with the compiled kernels."""
+        check_shape(x.shape)
+        keys = image_keys(ids, self.seed, self.name, self.severity)
         pixels = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
         out = np.empty_like(pixels)
         if len(x):
@@ -84,6 +90,43 @@ class Corruption:
             over_parts(some, len(x), self.threads)
         result = out.transpose(0, 3, 1, 2)
         return np.ascontiguousarray(result) if x.flags.c_contiguous else result
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Refuse (N, C, H, W) without 1 or 3 channels or with sides of less than 8 pixels.
+
+    >>> check_shape((2, 3, 224, 224))
+    """
+    if shape[1] not in (1, 3):
+        hint = "" if shape[3] not in (1, 3) else "; float images have their channels second"
+        if shape[2] in (1, 3):
+            hint = "; uint8 images have their channels last"
+        raise InputError(f"images must have 1 or 3 channels, got {shape[1]}{hint}")
+    if min(shape[2:]) < SMALLEST:
+        raise InputError(
+            f"images must be at least {SMALLEST} pixels high and wide, got {shape[2]}×{shape[3]}"
+        )
+
+
+@kernel
+def out_of_range(bits: NDArray[np.uint32]) -> bool:
+    """Whether a float32, given as its bits, lies outside [0, 1] or is not a number.
+
+    Bits order like values from 0 to 1; everything above is larger, negative or NaN.
+    """
+    most = np.uint32(0)
+    for i in range(bits.size):
+        most = max(most, bits[i])
+    return bool(most > ONE)
+
+
+def check_range(x: Batch) -> None:
+    """Refuse values outside [0, 1]."""
+    if not x.size:
+        return
+    values = x if x.flags.c_contiguous else x.transpose(0, 2, 3, 1)
+    if out_of_range(np.ascontiguousarray(values).view(np.uint32).reshape(-1)):
+        check_values(float(x.min()), float(x.max()), bool(np.isfinite(x).all()))
 
 
 def over_parts(some: Callable[[slice], None], count: int, threads: int | None) -> None:
@@ -111,24 +154,6 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def corrupt(
-    x: Any,
-    ids: Sequence[str],
-    name: str,
-    severity: int,
-    *,
-    seed: int = 0,
-    frost: str | None = None,
-) -> Any:
-    """Corrupt a batch: ``Corruption(name=…, severity=…)(x, ids)``.
-
-    >>> x = np.full((2, 3, 32, 32), 0.5, np.float32)
-    >>> corrupt(x, ["a", "b"], "brightness", 5).max()
-    np.float32(0.8)
-    """
-    return Corruption(name=name, severity=severity, seed=seed, frost=frost)(x, ids)
-
-
 @dataclass(frozen=True, kw_only=True)
 class FunctionCorruption:
     """A corruption of one's own: ``function(x, ids, severity, seed)``, checked on both sides."""
@@ -143,13 +168,21 @@ class FunctionCorruption:
         """The name and severity, as for the others."""
         return f"{self.name}:{self.severity}"
 
-    def __call__(self, x: Batch, ids: Sequence[str]) -> Batch:
-        """Apply the function to images in [0, 1], float32 (N, C, H, W); it sees them read-only."""
-        check_array(x)
+    def __call__(self, images: Any, ids: Sequence[str] | None = None) -> Any:
+        """Apply the function to a batch as ``Corruption`` takes it.
+
+        The function sees float32 fractions (N, C, H, W), read-only.
+        """
+        if not isinstance(images, np.ndarray):
+            from shiftbed.evaluation.corruptions.tensors import through_arrays
+
+            return through_arrays(self, images, ids)
+        x = as_fractions(images)
+        check_shape(x.shape)
         check_range(x)
         seen = x.view()
         seen.flags.writeable = False
-        out = np.asarray(self.function(seen, check_ids(ids, len(x)), self.severity, self.seed))
+        out = np.asarray(self.function(seen, ids_of(ids, len(x)), self.severity, self.seed))
         if out.shape != x.shape or out.dtype != np.float32:
             raise InputError(
                 f"corruption {self.name} must return float32 {x.shape}, got {out.dtype} {out.shape}"
@@ -158,7 +191,7 @@ class FunctionCorruption:
             check_range(out)
         except InputError as error:
             raise InputError(f"corruption {self.name} returned: {error}") from None
-        return out
+        return as_given(out, images)
 
 
 def from_function(
@@ -173,7 +206,7 @@ def from_function(
     >>> def darker(x, ids, severity, seed):
     ...     return x * np.float32(1 - severity / 10)
     >>> half = from_function(darker, 5)
-    >>> half.id, half(np.ones((1, 1, 8, 8), np.float32), ["a"]).max()
+    >>> half.id, half(np.ones((1, 1, 8, 8), np.float32)).max()
     ('darker:5', np.float32(0.5))
     """
     called = name or function.__name__
