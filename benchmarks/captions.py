@@ -24,7 +24,7 @@ import polars as pl
 
 from benchmarks.common import arguments, report
 from shiftbed.captioning import AMBIGUOUS, NONE, CaptionClass, make_matcher
-from shiftbed.captioning.words import SOFT, forms
+from shiftbed.captioning.match import SOFT, forms, normal_forms
 
 WHOLE = """
 import json, resource, sys, time
@@ -67,7 +67,8 @@ def expressions(classes: list[CaptionClass]) -> list[re.Pattern[str]]:
     """One per class: any form of any of its names, as whole words, in any case."""
     between, found = rf"[{SOFT}]+", []
     for one in classes:
-        every = sorted({form.strip() for name in one.names for form in forms(name)})
+        normal = normal_forms(pl.Series(one.names))
+        every = sorted({form.strip() for name in normal for form in forms(name)})
         choices = "|".join(between.join(map(re.escape, form.split())) for form in every)
         found.append(re.compile(rf"(?<![^\W_])(?:{choices})(?![^\W_])", re.IGNORECASE))
     return found

@@ -1,4 +1,4 @@
-"""The one kind of error a user can cause, and how unknown names are reported."""
+"""The one kind of error a user can cause, and how names and causes are reported."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -29,3 +29,17 @@ def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
     else:
         hint = f"{len(names)} are known, the first are {', '.join(names[:5])}"
     return InputError(f"unknown {what} {name!r}; {hint}")
+
+
+def shown(text: str) -> str:
+    """A name or a value for a message: quoted, on one line, not too long.
+
+    >>> shown("resnet50"), shown("a\\nb")
+    ("'resnet50'", "'a\\\\nb'")
+    """
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def brief(error: BaseException) -> str:
+    """The first line of what another library says, not too long."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -116,7 +116,7 @@ def test_seeds_differ_and_repeat(tmp_path):
 def test_batches_change_nothing(tmp_path, monkeypatch):
     source = write_csv(tmp_path / "c.csv", many(500))
     captions([source], CLASSES, tmp_path / "a", min_matches=20, per_class=5)
-    monkeypatch.setattr("shiftbed.captioning.delimited.BATCH", 7)
+    monkeypatch.setattr("shiftbed.captioning.sources.BATCH", 7)
     captions([source], CLASSES, tmp_path / "b", min_matches=20, per_class=5)
     for name in ("test.csv", "holdout.csv", "classes.csv"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -287,8 +287,8 @@ build.captions(sys.argv[2:], CLASSES, sys.argv[1], min_matches=20, per_class=5)
 def test_a_damaged_piece_is_made_anew(tmp_path):
     source = write_csv(tmp_path / "c.csv", many(300))
     from shiftbed.captioning import build
-    from shiftbed.captioning.columns import Asked
     from shiftbed.captioning.match import make_matcher
+    from shiftbed.captioning.sources import Asked
 
     name = build._fingerprint(source, make_matcher(CLASSES), Asked(), 0)
     (tmp_path / "o" / ".pieces").mkdir(parents=True)

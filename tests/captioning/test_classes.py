@@ -35,10 +35,11 @@ def test_formats(tmp_path, name, text):
         ("c.json", b"3", "expected"),
         ("c.json", b'[{"name": 3}]', "class 0 is not a name"),
         ("c.json", b'[{"name": "x", "synonyms": "y"}]', "class 0 is not a name"),
-        ("c.txt", b"", "holds no class"),
+        ("c.txt", b"", "file is empty"),
+        ("c.txt", b"\n", "holds no class"),
         ("c.txt", b"fox\nfox\n", "'fox' is there twice"),
         ("c.txt", b"...\n", "class 0 has no name"),
-        ("c.txt", b"\xff\xfe", "not UTF-8"),
+        ("c.txt", b"\xff", "not UTF-8"),
         ("c.bin", b"fox", "not a class file"),
     ],
 )

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftbed.captioning import columns
-from shiftbed.captioning.columns import Asked, Problems
-from shiftbed.captioning.delimited import read_delimited
+from shiftbed.captioning import sources
+from shiftbed.captioning.sources import Asked, Problems, read_delimited
 from shiftbed.errors import InputError
 
 FIELD = st.text('ab,"\n\r\té中 ', max_size=8)
@@ -66,7 +65,7 @@ def test_a_bad_line_costs_itself_only(tmp_path, line, problem):
 
 
 def test_the_longest_line_is_never_held(tmp_path, monkeypatch):
-    monkeypatch.setattr("shiftbed.captioning.delimited.LONGEST", 100)
+    monkeypatch.setattr("shiftbed.captioning.sources.LONGEST", 100)
     path = tmp_path / "c.csv"
     path.write_bytes(b"id,caption\n" + b"x" * 1000 + b"\na,dog\n" + b"y" * 101)
     found, problems = read(path)
@@ -83,13 +82,13 @@ def test_tabs_take_quotes_as_they_are(tmp_path):
 
 
 def test_many_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr("shiftbed.captioning.delimited.BATCH", 3)
+    monkeypatch.setattr("shiftbed.captioning.sources.BATCH", 3)
     path = tmp_path / "c.csv"
     path.write_text("URL,TEXT\r\n" + "".join(f"http://{i},t{i}\r\n" for i in range(8)))
     frames = list(read_delimited(path, Asked(), Problems()))
     assert [len(frame) for frame in frames] == [3, 3, 2]
     assert frames[2]["url"].to_list() == ["http://6", "http://7"]
-    assert frames[0].columns == list(columns.batch_frame({"row": []}).columns)
+    assert frames[0].columns == list(sources.batch_frame({"row": []}).columns)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 import pytest
 
-from shiftbed.captioning.columns import Asked, Problems
-from shiftbed.captioning.sources import batches, expand
+from shiftbed.captioning.sources import Asked, Problems, batches, expand
 from shiftbed.errors import InputError
 
 

@@ -1,8 +1,7 @@
 import polars as pl
 import pytest
 
-from shiftbed.captioning.columns import Asked, Problems
-from shiftbed.captioning.tabular import read_parquet
+from shiftbed.captioning.sources import Asked, Problems, read_parquet
 from shiftbed.errors import InputError
 
 
@@ -13,7 +12,7 @@ def read(path, **asked):
 
 
 def test_rows_in_slices(tmp_path, monkeypatch):
-    monkeypatch.setattr("shiftbed.captioning.tabular.BATCH", 100)
+    monkeypatch.setattr("shiftbed.captioning.sources.BATCH", 100)
     frame = pl.DataFrame({"id": range(250), "TEXT": [f"t{i}" for i in range(250)]})
     frame.write_parquet(tmp_path / "c.parquet", row_group_size=64)
     found, problems = read(tmp_path / "c.parquet")

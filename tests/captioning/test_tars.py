@@ -4,8 +4,7 @@ import tarfile
 
 import pytest
 
-from shiftbed.captioning.columns import Asked, Problems
-from shiftbed.captioning.tars import read_tar
+from shiftbed.captioning.sources import Asked, Problems, read_tar
 from shiftbed.errors import InputError
 
 
@@ -64,7 +63,7 @@ def test_a_named_column_comes_first(tmp_path):
 
 
 def test_too_long_and_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr("shiftbed.captioning.tars.BATCH", 2)
+    monkeypatch.setattr("shiftbed.captioning.sources.BATCH", 2)
     members = [(f"{i}.{e}", d) for i in range(5) for e, d in (("jpg", b"x"), ("txt", b"dog"))]
     path = write_tar(tmp_path / "s.tar", [*members, ("9.jpg", b"x"), ("9.txt", b"z" * 200_000)])
     rows, problems = read(path)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
 from shiftbed.importing import import_results
-from shiftbed.importing.delimited import find_delimiter, read_delimited, split_plain, split_quoted
+from shiftbed.reading.tables import find_delimiter, read_delimited, split_plain, split_quoted
 
 LINES = ["model,val,v2", "resnet50,0.75,0.625", "vgg16,0.5,0.25"]
 VALUES = [[0.75, 0.625], [0.5, 0.25]]

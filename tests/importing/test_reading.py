@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.importing import import_results, reading
+from shiftbed.importing import import_results
+from shiftbed.reading import tables as reading
 from shiftbed.testbed import published, write_testbed
 
 FRAME = pl.DataFrame({"model": ["a", "b"], "val": [0.75, None], "v2": [0.5, 0.25]})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.importing.unlabelled import parse_unlabelled
+from shiftbed.importing.predictions import parse_unlabelled
 
 TOP1 = np.array([[0, 1, 2], [0, 1, 1]])
 MODELS = np.array(["a", "b"])

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
-from shiftbed.importing.delimited import read_delimited
-from shiftbed.importing.values import fractions, looks_numeric, reals, truths, typed, wholes
+from shiftbed.importing.assemble import typed
+from shiftbed.importing.layouts import fractions, looks_numeric, reals, truths, wholes
+from shiftbed.reading.tables import read_delimited
 
 
 def column(*cells: str, delimiter: str = ";"):

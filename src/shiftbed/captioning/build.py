@@ -21,11 +21,16 @@ from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
 from shiftbed.captioning.classes import CaptionClass, read_classes
-from shiftbed.captioning.columns import Asked, Problems
 from shiftbed.captioning.match import AMBIGUOUS, NONE, Matcher, make_matcher
-from shiftbed.captioning.select import Selection, check_sizes, ranks, select
-from shiftbed.captioning.sources import batches, expand
-from shiftbed.captioning.writing import class_counts, write_test_set
+from shiftbed.captioning.selection import (
+    Selection,
+    check_sizes,
+    class_counts,
+    ranks,
+    select,
+    write_test_set,
+)
+from shiftbed.captioning.sources import Asked, Problems, batches, expand
 from shiftbed.display import Result, Table, percent, records
 
 _SHOWN = 20

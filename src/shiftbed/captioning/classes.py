@@ -1,6 +1,5 @@
 """The classes looked for in captions: names and synonyms, from a file or ImageNet's."""
 
-import csv
 import io
 import json
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from shiftbed.errors import InputError
+from shiftbed.reading.tables import decode, read_bytes, read_delimited
 
 _LIMIT = 1 << 26
 """The largest class file, in bytes."""
@@ -48,11 +48,9 @@ def read_classes(where: str | Path) -> tuple[CaptionClass, ...]:
     try:
         if path.stat().st_size > _LIMIT:
             raise InputError(f"{path}: too large for a class file")
-        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; {_EXPECTED}, or imagenet-1k") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8 text") from None
+    text = decode(str(path), read_bytes(path))
     readers = {".csv": _csv, ".tsv": _csv, ".json": _json, ".txt": _lines}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -74,16 +72,11 @@ def _checked(path: Path, classes: Iterable[CaptionClass]) -> tuple[CaptionClass,
 
 
 def _csv(path: Path, text: str) -> Iterable[CaptionClass]:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    try:
-        rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
-    except csv.Error as error:
-        raise InputError(f"{path}: not valid CSV: {error}") from None
-    if rows and "name" not in rows[0]:
-        raise InputError(f"{path}, line 1: no column 'name'; {_EXPECTED}")
-    for row in rows:
-        others = (row.get("synonyms") or "").replace(";", "|").split("|")
-        yield _class((row["name"] or ""), others)
+    table = read_delimited(str(path), text)
+    names, synonyms = table.frame[table.need("name")], table.find("synonyms")
+    others = [None] * len(names) if synonyms is None else table.frame[synonyms]
+    for name, more in zip(names, others, strict=True):
+        yield _class(name or "", (more or "").replace(";", "|").split("|"))
 
 
 def _json(path: Path, text: str) -> Iterable[CaptionClass]:

@@ -49,9 +49,8 @@ def open_two(
 
 
 def _from_arrays(path: Path, setting: str | None, unlabelled: bool) -> "JointAnswers":
-    from shiftbed.importing.predictions import ONE, parse_predictions
-    from shiftbed.importing.reading import read_bytes
-    from shiftbed.importing.unlabelled import parse_unlabelled
+    from shiftbed.importing.predictions import ONE, parse_predictions, parse_unlabelled
+    from shiftbed.reading.tables import read_bytes
     from shiftbed.results.answers import JointAnswers
 
     data = read_bytes(path)

@@ -5,8 +5,6 @@ row per prediction with ``file``, ``class`` and perhaps ``probability`` and ``mo
 examples of a setting that the store knows.
 """
 
-import csv
-import io
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -18,8 +16,9 @@ from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
+from shiftbed.importing.layouts import first, reals, required, wholes
 from shiftbed.importing.predictions import ONE, Predictions, parse_predictions
-from shiftbed.importing.reading import read_bytes
+from shiftbed.reading.tables import TextTable, decode, read_bytes, read_delimited
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
 
 Key = tuple[str, str]
@@ -93,48 +92,50 @@ def _check_new(path: Path, name: str, one: Predictions, there: Collection[Key]) 
 def _import_csv(store: PredictionStore, path: Path, setting: str | None) -> int:
     name = setting or path.stem
     test_set = store.test_set(name)
-    at = {example: i for i, example in enumerate(test_set.examples)}
-    classes: dict[str, NDArray[np.int64]] = {}
-    probability: dict[str, NDArray[np.float32]] = {}
-    text = read_bytes(path).decode("utf-8-sig", errors="strict")
-    reader = csv.DictReader(io.StringIO(text))
-    if not {"file", "class"} <= set(reader.fieldnames or ()):
-        raise InputError(f"{path}: expected columns file and class, got {reader.fieldnames}")
-    for line, row in enumerate(reader, 2):
-        where = f"{path}, row {line}"
-        if row["file"] not in at:
-            raise InputError(f"{where}: {row['file']!r} is no example of {name!r}")
-        model = row.get("model") or path.stem
-        column = classes.setdefault(model, np.full(len(test_set), -1, dtype=np.int64))
-        index = at[row["file"]]
-        if column[index] >= 0:
-            raise InputError(f"{where}: {row['file']!r} has a prediction of {model!r} already")
-        if not (row["class"] or "").isdigit():
-            raise InputError(f"{where}: class must be a number, got {row['class']!r}")
-        column[index] = int(row["class"])
-        if row.get("probability"):
-            column_p = probability.setdefault(model, np.full(len(test_set), np.nan, np.float32))
-            column_p[index] = _probability(row["probability"], where)
-    for model, column in classes.items():
+    table = read_delimited(str(path), decode(str(path), read_bytes(path)))
+    file, said = table.need("file"), table.need("class")
+    model, probability = table.find("model"), table.find("probability")
+    at = {example.strip(): i for i, example in enumerate(test_set.examples)}
+    files = required(table, file, "file")
+    place = files.replace_strict(at, default=None, return_dtype=pl.Int64)
+    row = first(place.is_null())
+    if row is not None:
+        raise InputError(f"{table.cell(row, file)} is no example of {name!r}")
+    required(table, said, "class")
+    rows = pl.DataFrame({"place": place, "class": wholes(table, said)}).with_columns(
+        pl.lit(path.stem).alias("model")
+        if model is None
+        else table.frame[model].fill_null(path.stem).alias("model"),
+        _probabilities(table, probability),
+    )
+    row = first(~rows.select(pl.struct("model", "place").is_first_distinct()).to_series())
+    if row is not None:
+        own = rows["model"][row]
+        raise InputError(f"{table.cell(row, file)} has a prediction of {own!r} already")
+    by_model = rows.partition_by("model", as_dict=True, maintain_order=True)
+    for (own,), some in by_model.items():
+        column = np.full(len(test_set), -1, dtype=np.int64)
+        column[some["place"].to_numpy()] = some["class"].to_numpy()
         frame = part_from_top(np.maximum(column, 0), column >= 0)
-        if model in probability:
-            series = pl.Series("prob_1", probability[model]).fill_nan(None)
-            frame = frame.with_columns(series)
-        store.write_part(model, name, 0, frame)
+        if some["probability"].count():
+            chances = np.full(len(test_set), np.nan, np.float32)
+            chances[some["place"].to_numpy()] = some["probability"].fill_null(np.nan).to_numpy()
+            frame = frame.with_columns(pl.Series("prob_1", chances).fill_nan(None))
+        store.write_part(str(own), name, 0, frame)
         record = {"status": "complete", "backend": "imported", "source": path.name}
         missing = int((column < 0).sum())
-        store.write_cell(model, name, record | {"n": len(column), "without_prediction": missing})
-    return len(classes)
+        store.write_cell(str(own), name, record | {"n": len(column), "without_prediction": missing})
+    return len(by_model)
 
 
-def _probability(text: str, where: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not 0.0 <= value <= 1.0:
-        raise InputError(f"{where}: probability must be a fraction in [0, 1], got {text!r}")
-    return value
+def _probabilities(table: TextTable, column: str | None) -> pl.Series:
+    if column is None:
+        return pl.Series("probability", [None], pl.Float64).new_from_index(0, len(table.frame))
+    values = reals(table, column)
+    row = first((values < 0.0) | (values > 1.0))
+    if row is not None:
+        raise InputError(f"{table.cell(row, column)} is not a probability between 0 and 1")
+    return values.alias("probability")
 
 
 def export_predictions(

@@ -1,22 +1,27 @@
-"""Tables people make: wide, a row per model, and long, a row per model and setting."""
+"""Tables people make: wide, a row per model, and long, a row per model and setting.
 
+Cells become numbers here, with complaints that name the cell.
+"""
+
+import re
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 import polars as pl
 
-from shiftbed.errors import InputError, unknown
-from shiftbed.importing.part import Part, cells_of, models_of
-from shiftbed.importing.table import Table, first, shown
-from shiftbed.importing.values import (
-    Unit,
-    fractions,
-    looks_numeric,
-    pointed,
-    reals,
-    truths,
-    wholes,
-)
+from shiftbed.errors import InputError, shown, unknown
+from shiftbed.importing.assemble import NUMBER, FileResults, cells_of, models_of
+from shiftbed.reading.tables import TextTable
 
+Unit = Literal["fraction", "percent"]
+MOST = 2**31 - 1
+"""The largest test-set size a testbed file can hold."""
+_COMMA = r"^([+-]?[0-9]*),([0-9]+)$"
+_NOT_FINITE = r"^(?i:[+-]?(?:nan|inf|infinity))$"
+_PERCENT = r"^[+-]?[0-9.,]*[0-9] *%$"
+_MISSING = r"^(?i:[+-]?nan|na|n/a|null|none|-+|\?|[+-]?inf|[+-]?infinity)$"
+_WHOLE = r"^\+?[0-9]+(?:\.0)?$"
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 INFO = (
     *("param_count", "img_size", "crop_pct", "gflops"),  # columns of the published testbeds
     *("sparsity", "step", "epoch", "seed"),
@@ -28,7 +33,7 @@ _ACCURACY = ("accuracy", "top1", "top-1", "top-1 accuracy")
 _INTERVAL = ("low", "high")  # of Testbed.scores(): they follow from value and n
 
 
-def read_wide(table: Table, unit: Unit | None, info: Collection[str]) -> Part:
+def read_wide(table: TextTable, unit: Unit | None, info: Collection[str]) -> FileResults:
     """A row per model; every numeric column is a setting, ``n:SETTING`` holds its sizes.
 
     The model is in ``model`` (or ``name``). Where there are also ``img_size`` and ``crop_pct``,
@@ -61,7 +66,7 @@ def read_wide(table: Table, unit: Unit | None, info: Collection[str]) -> Part:
     cells = pl.concat(
         cells_of(table, models, s, fractions(table, s, unit, hint), sizes.get(s)) for s in settings
     )
-    return Part(
+    return FileResults(
         path=table.path,
         word=table.word,
         cells=cells,
@@ -71,7 +76,7 @@ def read_wide(table: Table, unit: Unit | None, info: Collection[str]) -> Part:
     )
 
 
-def read_long(table: Table, unit: Unit | None, info: Collection[str]) -> Part:
+def read_long(table: TextTable, unit: Unit | None, info: Collection[str]) -> FileResults:
     """A row per model and setting: ``value`` or ``accuracy``, or ``correct`` out of ``n``.
 
     ``n`` and ``metric`` may be given; a value whose metric is not accuracy is kept as it is. Any
@@ -99,7 +104,7 @@ def read_long(table: Table, unit: Unit | None, info: Collection[str]) -> Part:
     for column in rest:
         described |= _text(table, column)
     models = keyed(table, key)
-    return Part(
+    return FileResults(
         path=table.path,
         word=table.word,
         cells=cells_of(table, models, settings, value, n),
@@ -110,7 +115,7 @@ def read_long(table: Table, unit: Unit | None, info: Collection[str]) -> Part:
     )
 
 
-def required(table: Table, column: str, what: str) -> pl.Series:
+def required(table: TextTable, column: str, what: str) -> pl.Series:
     """A column that every row must fill."""
     cells = table.frame[column]
     row = first(cells.is_null())
@@ -119,7 +124,7 @@ def required(table: Table, column: str, what: str) -> pl.Series:
     return cells
 
 
-def keyed(table: Table, key: str) -> pl.Series:
+def keyed(table: TextTable, key: str) -> pl.Series:
     """The models of the rows; image size and crop belong to the name where both are given."""
     names = required(table, key, "model name")
     columns = _image_columns(table)
@@ -132,13 +137,13 @@ def keyed(table: Table, key: str) -> pl.Series:
     return names + "@" + wholes(table, size, 1).cast(pl.String) + "-" + crops
 
 
-def _image_columns(table: Table) -> tuple[str, str] | None:
+def _image_columns(table: TextTable) -> tuple[str, str] | None:
     size, crop = table.find("img_size"), table.find("crop_pct", "cropt_pct")
     return None if size is None or crop is None else (size, crop)
 
 
 def _described(
-    table: Table, key: str, info: Collection[str], *used: str | None
+    table: TextTable, key: str, info: Collection[str], *used: str | None
 ) -> tuple[dict[str, pl.Series], list[str]]:
     """Columns known to describe the model, by their names in the testbed, and the other columns."""
     known: dict[str, pl.Series] = {}
@@ -158,7 +163,7 @@ def _described(
     return known, [c for c in rest if c not in info and c.lower() not in INFO]
 
 
-def _text(table: Table, column: str, name: str | None = None) -> dict[str, pl.Series]:
+def _text(table: TextTable, column: str, name: str | None = None) -> dict[str, pl.Series]:
     """A column as it goes into the models; nothing where it is empty."""
     name = name or column
     if name in _RESERVED or name == "model":
@@ -173,7 +178,7 @@ def _numeric(described: Mapping[str, pl.Series], info: Collection[str]) -> froze
 
 
 def _metrics(
-    table: Table, settings: pl.Series, column: str | None
+    table: TextTable, settings: pl.Series, column: str | None
 ) -> tuple[dict[str, str], pl.Series | None]:
     """What settings measure where it is not accuracy, and a mask of the rows that are accuracy."""
     if column is None:
@@ -192,7 +197,7 @@ def _metrics(
     return dict(zip(other["setting"], other["metric"], strict=True)), plain
 
 
-def _counted(table: Table, correct: str, size: str | None) -> pl.Series:
+def _counted(table: TextTable, correct: str, size: str | None) -> pl.Series:
     """Accuracies from counts."""
     if size is None:
         raise InputError(f"{table.path}: column {shown(correct)} needs a column 'n' beside it")
@@ -204,3 +209,94 @@ def _counted(table: Table, correct: str, size: str | None) -> pl.Series:
     if row is not None:
         raise InputError(f"{table.cell(row, correct)} is more than the {n[row]} images of {size!r}")
     return right / n
+
+
+# --- cells to numbers -----------------------------------------------------------------------------
+
+
+def looks_numeric(table: TextTable, column: str) -> bool:
+    """Whether any cell is a number or means to be one (0,5 or 76 % or NaN)."""
+    cells = table.frame[column]
+    pattern = "|".join((NUMBER, _COMMA, _NOT_FINITE, _PERCENT))
+    return bool(cells.str.contains(pattern).any())
+
+
+def reals(table: TextTable, column: str, hint: str = "") -> pl.Series:
+    """Numbers of a column, null where a cell is empty; anything else is refused."""
+    cells, text = table.frame[column], pointed(table, column)
+    row = first(~text.str.contains(NUMBER))
+    if row is not None:
+        raise InputError(f"{table.cell(row, column)} is not a number{_why(cells[row], hint)}")
+    return text.cast(pl.Float64) + 0.0  # −0 becomes 0
+
+
+def pointed(table: TextTable, column: str) -> pl.Series:
+    """The cells of a column, decimal commas turned into points where they are allowed."""
+    cells = table.frame[column]
+    return cells.str.replace(_COMMA, "${1}.${2}") if table.decimal_comma else cells
+
+
+def _why(value: str, hint: str) -> str:
+    if re.match(_MISSING, value):
+        return "; leave the cell empty where a model was not evaluated"
+    if value.endswith("%"):
+        return "; write the number alone and pass unit='percent' (--unit percent)"
+    if re.match(_COMMA, value):
+        return "; a decimal comma is read only where semicolons or tabs separate the columns"
+    return hint
+
+
+def fractions(
+    table: TextTable,
+    column: str,
+    unit: Unit | None,
+    hint: str = "",
+    accuracy: pl.Series | None = None,
+) -> pl.Series:
+    """Accuracies as fractions, null where a cell is empty; a value out of range is refused.
+
+    Where ``accuracy`` is false the value is of another kind and only has to be finite.
+    """
+    values = reals(table, column, hint)
+    row = first(values.is_infinite())
+    if row is not None:
+        raise InputError(f"{table.cell(row, column)} is too large a number")
+    top = 100.0 if unit == "percent" else 1.0
+    wrong = (values < 0.0) | (values > top)
+    row = first(wrong if accuracy is None else wrong & accuracy)
+    if row is None:
+        scaled = values / pl.Series([top]).new_from_index(0, len(values))  # a scalar rounds twice
+        return scaled if accuracy is None else scaled.zip_with(accuracy, values)
+    where, value = table.cell(row, column), values[row]
+    if unit == "percent":
+        raise InputError(f"{where} is not a percentage between 0 and 100{hint}")
+    if unit is None and 1.0 < value <= 100.0:
+        hint = "; if the file is in percent, pass unit='percent' (--unit percent)" + hint
+    raise InputError(f"{where} is not a fraction between 0 and 1{hint}")
+
+
+def wholes(table: TextTable, column: str, least: int = 0) -> pl.Series:
+    """Whole numbers of a column, null where a cell is empty. 50,000 and 50.000 are refused."""
+    cells = table.frame[column]
+    numbers = cells.str.replace(r"\.0$", "").str.strip_prefix("+").cast(pl.Int64, strict=False)
+    good = cells.str.contains(_WHOLE) & numbers.is_between(least, MOST).fill_null(False)
+    row = first(cells.is_not_null() & ~good)
+    if row is not None:
+        raise InputError(f"{table.cell(row, column)} is not a whole number from {least} to {MOST}")
+    return numbers
+
+
+def truths(table: TextTable, column: str) -> pl.Series:
+    """Booleans of a column; every cell must be true or false (or yes, no, 1, 0)."""
+    cells = table.frame[column]
+    values = cells.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Boolean)
+    row = first(values.is_null())
+    if row is not None:
+        raise InputError(f"{table.cell(row, column)} is neither true nor false")
+    return values
+
+
+def first(mask: pl.Series) -> int | None:
+    """Row of the first true value."""
+    found = mask.fill_null(False).arg_true()
+    return int(found[0]) if len(found) else None

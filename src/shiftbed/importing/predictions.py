@@ -2,7 +2,8 @@
 
 A file holds ``models`` (M,), and either ``top1`` (M, N) with ``labels`` (N,), one setting whose
 name is the file's, or for each of several settings NAME (M, N) with labels_NAME (N,). A single
-model's predictions may be (N,).
+model's predictions may be (N,). Labels may be missing, or hold −1 only: then the predictions are
+``Unlabelled``, as new data usually are.
 """
 
 import hashlib
@@ -18,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.errors import InputError, unknown
-from shiftbed.importing.reading import LIMIT, is_archive, read_bytes
-from shiftbed.importing.table import shown
+from shiftbed.errors import InputError, brief, shown, unknown
+from shiftbed.reading.tables import LIMIT, is_archive, read_bytes
 
 ONE = "top1"
 """The array of a file with one setting, which is named after the file."""
@@ -140,8 +140,7 @@ def _array(path: str, name: str, archive: zipfile.ZipFile, member: zipfile.ZipIn
                     f"{path}, array {shown(name)}: holds Python objects, which are not read: "
                     "they can run code; save numbers or fixed-width text"
                 ) from None
-            reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-            raise InputError(f"{path}, array {shown(name)}: damaged: {reason}") from None
+            raise InputError(f"{path}, array {shown(name)}: damaged: {brief(error)}") from None
     return array
 
 
@@ -222,6 +221,44 @@ def _predictions(
         images=fingerprint(canonical),
         single=name == ONE,
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Unlabelled:
+    """What the models of one file answered in one setting."""
+
+    setting: str
+    models: tuple[str, ...]
+    top1: NDArray[np.integer[Any]]
+    """(models, images)"""
+
+
+def parse_unlabelled(path: str, data: bytes) -> list[Unlabelled]:
+    """The settings of a file that have no labels, in order; none if all have."""
+    arrays = _load(path, data)
+    models = _models(path, arrays)
+    found = []
+    for name, top1 in arrays.items():
+        if name == "models" or name == "labels" or name.startswith("labels_"):
+            continue
+        labels = arrays.get("labels" if name == ONE else f"labels_{name}")
+        if labels is not None and not (labels.dtype.kind == "i" and (labels == -1).all()):
+            continue
+        rows = top1[None] if top1.ndim == 1 and len(models) == 1 else top1
+        if rows.ndim != 2 or len(rows) != len(models) or rows.dtype.kind not in "iu":
+            raise InputError(
+                f"{path}, array {shown(name)}: must be {len(models)} models × images of class "
+                f"numbers, is {_form(top1)}"
+            )
+        if not rows.size:
+            raise InputError(f"{path}, array {shown(name)}: holds no image")
+        if labels is not None and labels.shape != rows.shape[1:]:
+            raise InputError(
+                f"{path}, array {shown(name)}: has {rows.shape[1]} images, but labels "
+                f"for {labels.size}"
+            )
+        found.append(Unlabelled(setting=name, models=models, top1=rows))
+    return found
 
 
 def _form(array: NDArray[Any]) -> str:

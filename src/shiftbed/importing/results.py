@@ -10,15 +10,12 @@ import polars as pl
 
 from shiftbed.display import Result, Table, counted
 from shiftbed.errors import InputError, unknown
-from shiftbed.importing.assemble import assemble
-from shiftbed.importing.known import detect, read_open_clip, read_timm, timm_setting
-from shiftbed.importing.layouts import read_long, read_wide
-from shiftbed.importing.part import Part, part_of_predictions
+from shiftbed.importing.assemble import FileResults, assemble, of_predictions
+from shiftbed.importing.layouts import MOST, Unit, read_long, read_wide
+from shiftbed.importing.merge_settings import file_keys, name_settings, unite
 from shiftbed.importing.predictions import Predictions, parse_predictions
-from shiftbed.importing.reading import is_archive, read_bytes, read_table
-from shiftbed.importing.same import file_keys, name_settings, unite
-from shiftbed.importing.table import Table as TextTable
-from shiftbed.importing.values import MOST, Unit
+from shiftbed.importing.timm_openclip import detect, read_open_clip, read_timm, timm_setting
+from shiftbed.reading.tables import TextTable, is_archive, read_bytes, read_table
 from shiftbed.records import Shift
 from shiftbed.testbed import Testbed, write_testbed
 from shiftbed.testbed.select import Choice
@@ -62,14 +59,14 @@ def import_results(
     predictions = [one for group in found if not isinstance(group, TextTable) for one in group]
     named, keys = name_settings(predictions, setting_names)
     united = iter(unite(named))
-    parts: list[Part] = []
+    parts: list[FileResults] = []
     for one in found:
         if isinstance(one, TextTable):
             part, more = _part(one.drop(ignore), layout, unit, info, setting_names)
             parts.append(part)
             keys |= more
         else:
-            parts += [part_of_predictions(next(united)) for _ in one]
+            parts += [of_predictions(next(united)) for _ in one]
     _check_used("setting or file", setting_names, keys)
     _check_percent(parts)
     return assemble(
@@ -158,7 +155,7 @@ def _check_used(what: str, given: Collection[str], known: set[str]) -> None:
             raise unknown(what, one, sorted(known))
 
 
-def _check_percent(parts: Sequence[Part]) -> None:
+def _check_percent(parts: Sequence[FileResults]) -> None:
     """Fractions called percentages would become accuracies under 1 %, without anyone noticing."""
     told = [part for part in parts if part.in_percent]
     most = max((cast(float, part.cells["value"].max() or 0.0) for part in told), default=0.0)
@@ -185,7 +182,7 @@ def _part(
     unit: Unit | None,
     info: Collection[str],
     names: Mapping[str, str],
-) -> tuple[Part, set[str]]:
+) -> tuple[FileResults, set[str]]:
     """What a table gives, and the keys by which ``names`` can name its settings."""
     layout = layout or detect(table)
     native = {"timm": "percent", "open_clip": "fraction"}.get(layout, unit)

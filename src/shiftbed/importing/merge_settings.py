@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, shown
 from shiftbed.importing.predictions import Predictions
-from shiftbed.importing.table import shown
 
 _SEPARATORS = "_-. "
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import polars as pl
 
 from shiftbed.errors import InputError
-from shiftbed.importing.layouts import keyed, required
-from shiftbed.importing.part import Part, cells_of, models_of
-from shiftbed.importing.table import Table
-from shiftbed.importing.values import fractions, looks_numeric
+from shiftbed.importing.assemble import FileResults, cells_of, models_of
+from shiftbed.importing.layouts import fractions, keyed, looks_numeric, required
+from shiftbed.reading.tables import TextTable
 from shiftbed.testbed import published
 
 _TIMM_FILES = {
@@ -27,7 +26,7 @@ _TIMM_FILES = {
 }
 
 
-def detect(table: Table) -> str:
+def detect(table: TextTable) -> str:
     """The layout of a table, by its columns."""
     has = {column.lower() for column in table.frame.columns}
     if {"model", "top1", "top1_err", "img_size"} <= has:
@@ -55,7 +54,7 @@ def timm_setting(path: str, chosen: str | None) -> str:
     return setting
 
 
-def read_timm(table: Table, setting: str) -> Part:
+def read_timm(table: TextTable, setting: str) -> FileResults:
     """Top-1 of timm's results-*.csv, or of what its validate.py writes; both are in percent."""
     key, top1 = table.need("model"), table.need("top1")
     table.need("img_size"), table.need("crop_pct", "cropt_pct")
@@ -70,7 +69,7 @@ def read_timm(table: Table, setting: str) -> Part:
     params = table.find("param_count")
     if params is not None:
         info["param_count"] = table.frame[params].str.replace_all(",", "", literal=True)
-    return Part(
+    return FileResults(
         path=table.path,
         word=table.word,
         cells=cells_of(table, models, setting, fractions(table, top1, "percent"), None),
@@ -80,7 +79,7 @@ def read_timm(table: Table, setting: str) -> Part:
     )
 
 
-def read_open_clip(table: Table) -> Part:
+def read_open_clip(table: TextTable) -> FileResults:
     """open_clip's openclip_results.csv and its kin: a row per checkpoint, fractions.
 
     The average over data sets is left out: it is no setting of its own.
@@ -103,7 +102,7 @@ def read_open_clip(table: Table) -> Part:
             cells.append(cells_of(table, models, column, values, None))
     if not cells:
         raise InputError(f"{table.path}: no column holds numbers, so there is no setting")
-    return Part(
+    return FileResults(
         path=table.path,
         word=table.word,
         cells=pl.concat(cells),

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftbed.captioning.select import ranks, select
+from shiftbed.captioning.selection import ranks, select
 from shiftbed.errors import InputError
 
 SPREAD = (1 << 64) // 41
