@@ -22,11 +22,12 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks.common import arguments, report
+from shiftbed.evaluation.data import TestSet
 from shiftbed.training.features import HeadOnly, features_of
 from shiftbed.training.loop import Run, make_optimiser, make_schedule, train
 from shiftbed.training.networks import Network, make_network
 from shiftbed.training.objective import CrossEntropy
-from shiftbed.training.prepare import from_arrays
+from shiftbed.training.prepare import whole
 from shiftbed.training.stream import Stream
 
 SGD = {"name": "SGD", "lr": 0.01, "momentum": 0.9}
@@ -38,7 +39,7 @@ def images(n: int, size: int) -> tuple[torch.Tensor, np.ndarray]:
     """Noise (N, H, W, C) and labels: a step costs the same on any image."""
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (n, size, size, 3), dtype=np.uint8)
-    data = from_arrays(pixels, generator.integers(0, 10, n), classes=10)
+    data = whole(TestSet(pixels, generator.integers(0, 10, n), classes=list("0123456789")))
     return torch.from_numpy(pixels[data.rows]), data.labels
 
 

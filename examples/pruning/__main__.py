@@ -19,8 +19,7 @@ from shiftbed.analysis.similarity import mcnemar
 from shiftbed.cli.output import as_json, interval, p_value, percent, points, table
 from shiftbed.results.answers import answers_from_store
 from shiftbed.store import PredictionStore
-from shiftbed.training import read_recipe
-from shiftbed.training.train import sweep
+from shiftbed.training.train import train as train_recipe
 
 __all__ = ["compare", "main", "train"]
 
@@ -39,7 +38,7 @@ def train(folder: Path, workers: int = 2) -> None:
     for name in ("recipe.toml", "net.py"):
         shutil.copyfile(HERE / name, folder / name)
     runner = "processes" if workers > 1 else "local"
-    summary = sweep(read_recipe(folder / "recipe.toml"), runner=runner, workers=workers)
+    summary = train_recipe(folder / "recipe.toml", runner=runner, workers=workers)
     for run, why in summary.failed.items():
         raise SystemExit(f"{run}: {why}")
 

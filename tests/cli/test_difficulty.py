@@ -8,8 +8,7 @@ import polars as pl
 import pytest
 from sklearn.datasets import load_digits
 
-from shiftbed.training import read_recipe
-from shiftbed.training.train import sweep
+from shiftbed.training.train import train
 from tests.cli.in_process import shiftbed
 from tests.training.places import GRID, HEAD, place
 
@@ -24,7 +23,7 @@ def recipe(tmp_path_factory):
     folder = tmp_path_factory.mktemp("transfer")
     head = HEAD + SETTINGS + '[[settings]]\ntest_set = "faint"\n'
     path = place(folder, GRID + AUGMENTED, head)
-    assert not sweep(read_recipe(path)).failed
+    assert not train(path).failed
     return path
 
 
@@ -48,7 +47,7 @@ def test_scores_are_written_and_a_recipe_trains_on_the_hardest(recipe, tmp_path)
     hard = 'data = {name = "digits", difficulty = {scores = "scores.csv", count = 6}}'
     shutil.copy(folder / "scores.csv", tmp_path)
     other = place(tmp_path, GRID.replace('data = "digits"', hard))
-    assert not sweep(read_recipe(other)).failed
+    assert not train(other).failed
 
 
 def test_the_grid_with_gains(recipe):

@@ -51,10 +51,14 @@ def test_errors(tmp_path):
     assert found.returncode == 2
     assert "grid 'grid-1': unknown key in [[grid]] 'epoch'; did you mean 'epochs'" in found.stderr
     place(tmp_path, GRID.replace('"SGD"', '"SDG"'))
+    refused = shiftbed("train", "recipe.toml", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "unknown optimiser 'SDG'" in refused.stderr
+    place(tmp_path, GRID + 'start = "file:none.pt"\n')
     failed = shiftbed("train", "recipe.toml", cwd=tmp_path)
     assert failed.returncode == 1
     assert "failed: build-" in failed.stdout
-    assert "unknown optimiser 'SDG'" in failed.stdout
+    assert "no such file" in failed.stdout
 
 
 def test_the_counts_of_wenzel2022():

@@ -23,7 +23,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.models import resolve
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top, verify
 from shiftbed.training import read_recipe
-from shiftbed.training.train import sweep
+from shiftbed.training.train import train
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "examples" / "cifar10" / "recipe.toml"
@@ -89,7 +89,7 @@ def test_pruned_runs_have_exactly_their_share_of_zeros(copy, tmp_path):
     text = recipe.read_text().replace('corruptions = ["all:3"]\n', "")
     text = text.replace('attacks = ["pgd-linf:1/255"]\nattack_options = {steps = 10}\n', "")
     recipe.write_text(text.replace('"python:net.py:residual()", ', ""))
-    assert sweep(read_recipe(recipe), grids=["noise"]).failed == {}
+    assert train(read_recipe(recipe), grids=["noise"]).failed == {}
     shares = []
     for one in trained(tmp_path):
         zeros, total = zeros_of(one)

@@ -7,11 +7,12 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
+from shiftbed.evaluation.data import TestSet
 from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.training.loop import Run, make_schedule, train
 from shiftbed.training.objective import Hook, Objective, Setup
-from shiftbed.training.prepare import TrainingData, from_arrays
+from shiftbed.training.prepare import TrainingData, whole
 from shiftbed.training.stream import Stream, make_stream
 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -30,10 +31,16 @@ def images() -> tuple[np.ndarray, np.ndarray]:
     return pixels, y[order].astype(np.int64)
 
 
+def training_data(x: np.ndarray, y: np.ndarray, classes: int = 10, **options) -> TrainingData:
+    """Images and labels as training data, their ids of one length."""
+    given = {"name": "arrays", "examples": [f"{row:04d}" for row in range(len(x))]} | options
+    return whole(TestSet(x, y, classes=[str(k) for k in range(classes)], **given))
+
+
 def digits(rows: slice = slice(0, 1200), classes: int = 10, **options) -> TrainingData:
     """Some digits; with fewer classes, the digit modulo that number."""
     x, y = images()
-    return from_arrays(x[rows], y[rows] % classes, classes=classes, **options)
+    return training_data(x[rows], y[rows] % classes, classes, **options)
 
 
 def network(classes: int = 10, seed: int = 0) -> tuple[Normalised, nn.Linear]:

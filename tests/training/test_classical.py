@@ -25,7 +25,7 @@ from shiftbed.testbed.stored import testbed_from_store as bed_of
 from shiftbed.training import read_recipe
 from shiftbed.training.classical import TRUSTED
 from shiftbed.training.prepare import prepare
-from shiftbed.training.train import sweep
+from shiftbed.training.train import train
 from tests.training.estimator_grids import FOREST, KNN, LINEAR, MLP, SVM, command, grid
 from tests.training.places import GRID, HEAD, place
 
@@ -44,7 +44,7 @@ def swept(folder: Path, text: str, head: str = HEAD):
     """A recipe's jobs, all finished, and their store."""
     folder.mkdir(exist_ok=True)
     recipe = read_recipe(place(folder, text, head))
-    summary = sweep(recipe)
+    summary = train(recipe)
     assert not summary.failed
     return recipe, summary, PredictionStore(folder / "store")
 
@@ -213,7 +213,7 @@ class TestTheStore:
         folder, recipe, *_ = both
         files = [f for f in folder.glob("**/*") if f.is_file() and f.name != "testbed.json"]
         before = {file: file.stat().st_mtime_ns for file in files}
-        again = sweep(recipe)
+        again = train(recipe)
         assert (again.found_finished, again.examples, again.notes) == (13, 0, [])
         assert {file: file.stat().st_mtime_ns for file in files} == before
 
@@ -223,7 +223,7 @@ class TestTheStore:
         text = (folder / "recipe.toml").read_text().replace(PERTURBED, "")
         path.write_text(text + '[[test_sets]]\nname = "held"\ndata = "digits"\n')
         files = {f: f.stat().st_mtime_ns for f in folder.glob("runs/*/model.skops")}
-        summary = sweep(read_recipe(path))
+        summary = train(path)
         assert (summary.failed, summary.examples, len(summary.finished)) == ({}, 0, 13)
         assert len(files) == 12
         assert {f: f.stat().st_mtime_ns for f in files} == files
@@ -300,7 +300,7 @@ class TestProcesses:
             assert all(file.stat().st_mtime_ns == stamp for file, stamp in kept.items())
             for done in cut.glob("runs/*/done.json"):
                 kept |= {f: f.stat().st_mtime_ns for f in done.parent.iterdir()}
-        summary = sweep(read_recipe(path))
+        summary = train(path)
         assert (len(summary.finished), summary.failed) == (6, {})
         assert summary.found_finished == len({file.parent for file in kept})
         assert all(file.stat().st_mtime_ns == stamp for file, stamp in kept.items())
@@ -333,7 +333,7 @@ class TestProcesses:
             "sklearn:calibration.CalibratedClassifierCV?method=temperature",
         ]
         recipe = read_recipe(place(tmp_path, grid(*lines, data='{name = "digits", shots = 20}')))
-        summary = sweep(recipe)
+        summary = train(recipe)
         assert len(lines) > 30
         named = {run.partition("-")[0]: why for run, why in summary.failed.items()}
         # the covariance of so few images is singular

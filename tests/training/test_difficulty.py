@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
 from shiftbed.training import difficulty as module
-from shiftbed.training.difficulty import design, difficulty, train_member, write_difficulty
+from shiftbed.training.difficulty import design, difficulty, train_member
 from shiftbed.training.networks import Network
 from shiftbed.training.select import difficulty_rows, read_scores
-from tests.training.digit_runs import SEEN, digits, images, network
+from tests.training.digit_runs import SEEN, digits, images, network, training_data
 
 
 @given(
@@ -57,14 +57,21 @@ def test_scores_are_the_share_of_unseen_members_that_are_wrong():
 
     heard = []
     found = difficulty(
-        data, answer, share=0.5, repeats=4, heard=lambda done, total: heard.append((done, total))
+        data,
+        model=answer,
+        share=0.5,
+        repeats=4,
+        heard=lambda done, total: heard.append((done, total)),
     )
     assert heard[-1] == (8, 8)
     assert (found.asked == 4).all()
-    assert (found.score[::2] == 0).all()
-    assert set(found.consistency[1::2].tolist()) <= {0, 0.25, 0.5, 0.75, 1}
-    assert np.allclose(found.score + found.consistency, 1)
-    assert 0.3 < found.score[1::2].mean() < 0.7
+    score, consistency = (found.frame[name].to_numpy() for name in ("score", "consistency"))
+    assert (score[::2] == 0).all()
+    assert set(consistency[1::2].tolist()) <= {0, 0.25, 0.5, 0.75, 1}
+    assert np.allclose(score + consistency, 1)
+    assert 0.3 < score[1::2].mean() < 0.7
+    assert found.to_dict()["always_right"] >= 30
+    assert "Difficulty of arrays" in str(found)
 
 
 def test_a_share_that_leaves_nothing_is_refused():
@@ -90,42 +97,38 @@ def test_an_ensemble_finds_wrong_labels_hard(small, tmp_path):
     labels = y[:300].copy()
     wrong = np.arange(0, 300, 30)
     labels[wrong] = (labels[wrong] + 5) % 10
-    from shiftbed.training.prepare import from_arrays
-
-    data = from_arrays(x[:300], labels, classes=10)
+    data = training_data(x[:300], labels)
     state = torch.get_rng_state()
-    found = difficulty(data, train_member(data, "small", epochs=15, lr=0.005), repeats=2)
+    kept = {name: tmp_path / f"scores.{name}" for name in ("csv", "parquet")}
+    given = {"model": "small", "epochs": 15, "lr": 0.005, "repeats": 2}
+    found = difficulty(data, output=kept["csv"], **given)
+    difficulty(data, output=kept["parquet"], model=lambda m: data.labels[m.held_out], repeats=1)
     assert torch.equal(torch.get_rng_state(), state)
-    swapped = {f"arrays/{row:03d}" for row in wrong}
+    swapped = {f"arrays/{row:04d}" for row in wrong}
     hard = [
         score
-        for example, score in zip(found.examples, found.score, strict=True)
+        for example, score in found.frame.select("example", "score").iter_rows()
         if example in swapped
     ]
     assert np.mean(hard) > 0.8
-    assert found.score.mean() < 0.5
-
-    write_difficulty(tmp_path / "scores.csv", found)
-    write_difficulty(tmp_path / "scores.parquet", found)
-    for name in ("scores.csv", "scores.parquet"):
-        scores = read_scores(tmp_path / name)
-        assert scores == dict(zip(found.examples, found.score.tolist(), strict=True))
-    table = pl.read_csv(tmp_path / "scores.csv")
+    assert found.frame["score"].mean() < 0.5
+    scores = read_scores(kept["csv"])
+    assert scores == dict(found.frame.select("example", "score").iter_rows())
+    assert set(read_scores(kept["parquet"]).values()) == {0.0}
+    table = pl.read_csv(kept["csv"])
     assert table.columns == ["example", "label", "score", "consistency", "low", "high", "n"]
     assert (table["low"] <= table["consistency"]).all()
     assert (table["n"] == 2).all()
-    rows = difficulty_rows(found.examples, data.labels, scores, keep="hardest", count=5)
+    rows = difficulty_rows(data.examples, data.labels, scores, keep="hardest", count=5)
     assert np.bincount(data.labels[rows]).tolist() == [5] * 10
-    picked = {found.examples[row] for row in rows}
+    picked = {data.examples[row] for row in rows}
     assert len(picked & swapped) >= 8
 
 
 def test_a_member_never_sees_what_it_is_asked(small):
     """Labels of held-out examples do not matter to the answers."""
-    from shiftbed.training.prepare import from_arrays
-
     x, y = images()
-    data = from_arrays(x[:120], y[:120], classes=10)
+    data = training_data(x[:120], y[:120])
     member = design(data.examples, data.labels)[0]
     first = train_member(data, "small", epochs=2)(member)
     labels = data.labels.copy()

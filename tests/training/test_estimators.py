@@ -10,7 +10,7 @@ from PIL import Image
 from shiftbed.errors import InputError
 from shiftbed.training import read_recipe
 from shiftbed.training.estimators import read_estimator
-from shiftbed.training.train import sweep
+from shiftbed.training.train import train
 from tests.training.estimator_grids import KNN, LINEAR, MLP, SVM, command, grid
 from tests.training.places import GRID, HEAD, place
 
@@ -142,7 +142,7 @@ class TestErrors:
     def test_what_only_fitting_finds_out(self, tmp_path):
         text = grid("sklearn:neighbors.KNeighborsClassifier?n_neighbors=3", SVM)
         text = text.replace('"digits"', '{name = "digits", classes = [[4]]}')
-        summary = sweep(read_recipe(place(tmp_path, text)))
+        summary = train(place(tmp_path, text))
         assert len(summary.failed) == 2
         assert not list(tmp_path.glob("runs/*/done.json"))
         assert any("number of classes" in why for why in summary.failed.values())
@@ -155,13 +155,13 @@ class TestErrors:
                 Image.new("L", (side, 8), 99 * label).save(folder / f"{side}.png")
         head = HEAD + '[data.pictures]\npath = "pictures"\n'
         text = grid("sklearn:svm.SVC", "sklearn:svm.SVC?size=8", data='"pictures"')
-        summary = sweep(read_recipe(place(tmp_path, text, head)))
+        summary = train(place(tmp_path, text, head))
         ((_, why),) = summary.failed.items()
         assert "images of 'pictures' have 2 sizes (8×8, 8×10, …): give the model a size" in why
         assert len(summary.finished) == 1
 
     def test_more_than_memory_has(self, tmp_path):
-        summary = sweep(read_recipe(place(tmp_path, grid(KNN), "memory_gib = 1e-6\n" + HEAD)))
+        summary = train(place(tmp_path, grid(KNN), "memory_gib = 1e-6\n" + HEAD))
         ((_, why),) = summary.failed.items()
         assert "540 images of 8×8 pixels are 0.000257 GiB as numbers" in why
 

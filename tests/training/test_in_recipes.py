@@ -8,7 +8,7 @@ from shiftbed.results.transfer_grid import transfer_grid
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import testbed_from_store as from_store
 from shiftbed.training import read_recipe
-from shiftbed.training.train import sweep
+from shiftbed.training.train import train
 from tests.training.places import HEAD, place
 
 STAGES = """
@@ -30,7 +30,7 @@ WORDS = '["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 def swept(folder, grid, head=HEAD):
     recipe = read_recipe(place(folder, grid, head))
-    summary = sweep(recipe)
+    summary = train(recipe)
     assert not summary.failed, summary.failed
     return recipe, from_store(PredictionStore(recipe.store)).models
 

@@ -9,10 +9,11 @@ from torch import nn
 from torch.nn import functional
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.data import TestSet
 from shiftbed.training.augment import make_augmentation
 from shiftbed.training.loop import Run, checkpoint_steps, make_optimiser, make_schedule, train
 from shiftbed.training.objective import CrossEntropy, Hook, MeanSquares, make_hook, make_objective
-from shiftbed.training.prepare import from_arrays
+from shiftbed.training.prepare import whole
 from shiftbed.training.runs import RunFolder
 from shiftbed.training.stream import Stream
 from tests.training.minimal import digits, small_net
@@ -48,7 +49,7 @@ def a_run(
     network = nn.Sequential(small_net(seed), nn.Dropout(0.2))
     torch.manual_seed(seed)
     made = make_optimiser(optimiser, network.parameters())
-    data = from_arrays(pixels, labels)
+    data = whole(TestSet(pixels, labels))
     held = torch.from_numpy(pixels[data.rows])
     return Run(
         network=network,

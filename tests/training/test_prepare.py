@@ -5,8 +5,9 @@ import pytest
 from PIL import Image
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.data import TestSet
 from shiftbed.evaluation.preprocessing import Preprocessing
-from shiftbed.training.prepare import from_arrays, held_out_part, open_data, prepare
+from shiftbed.training.prepare import held_out_part, open_data, prepare, whole
 from shiftbed.training.sources import DataSpec
 
 GREY = Preprocessing(size=(8, 8), mode="L")
@@ -73,9 +74,9 @@ class TestSelections:
         assert one == prepare({"name": "a"}, specs).fingerprint
         assert one != prepare({"name": "a", "fraction": 0.9}, specs).fingerprint
         pixels = np.zeros((4, 8, 8), np.uint8)
-        first = from_arrays(pixels, [0, 1, 0, 1]).fingerprint
-        assert first != from_arrays(pixels, [0, 1, 1, 1]).fingerprint
-        assert first != from_arrays(pixels + 1, [0, 1, 0, 1]).fingerprint
+        first = whole(TestSet(pixels, [0, 1, 0, 1])).fingerprint
+        assert first != whole(TestSet(pixels, [0, 1, 1, 1])).fingerprint
+        assert first != whole(TestSet(pixels + 1, [0, 1, 0, 1])).fingerprint
 
 
 class TestOrder:
@@ -85,8 +86,8 @@ class TestOrder:
         labels = generator.integers(0, 5, 50)
         ids = [f"image-{i}" for i in range(50)]
         order = generator.permutation(50)
-        one = from_arrays(pixels, labels, examples=ids)
-        two = from_arrays(pixels[order], labels[order], examples=[ids[i] for i in order])
+        one = whole(TestSet(pixels, labels, examples=ids))
+        two = whole(TestSet(pixels[order], labels[order], examples=[ids[i] for i in order]))
         assert one.examples == two.examples
         assert np.array_equal(one.labels, two.labels)
         assert np.array_equal(one.pixels(GREY), two.pixels(GREY))
@@ -131,9 +132,10 @@ class TestErrors:
         with pytest.raises(InputError, match=r"cannot read c1/bad\.png"):
             data.pixels(GREY)
 
-    def test_arrays_of_another_kind(self):
-        with pytest.raises(InputError, match="images must be uint8"):
-            from_arrays(np.zeros((3, 8, 8)), [0, 1, 2])
+    def test_images_without_a_label_are_left_out(self):
+        found = whole(TestSet(np.zeros((3, 8, 8), np.uint8), ["b", None, "a"], "named"))
+        assert sorted(found.examples) == ["named/0", "named/2"]
+        assert (sorted(found.labels.tolist()), found.classes) == ([0, 1], 2)
 
     def test_nothing_left(self, specs):
         with pytest.raises(InputError, match="no example of 'a' is left"):

@@ -1,9 +1,11 @@
 """Recipes: lists are sweeps, ids are hashes of arguments, and errors name what is wrong."""
 
+import inspect
 import json
 import subprocess
 import sys
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
-from shiftbed.training import read_recipe
+from shiftbed.training import arguments, read_recipe
 from shiftbed.training.recipe import canonical, combinations
 from tests.training.places import GRID, HEAD, place
 
@@ -144,6 +146,19 @@ class TestErrors:
             (changed(evaluate='["tset"]'), "did you mean 'test'"),
             (changed(in_fit_set='"last"'), "unknown in_fit_set 'last'"),
             (changed(augmentation="3"), "augmentation must be a name"),
+            (changed(augmentation='{name = "flip", q = 0.1}'), "key in augmentation 'flip' 'q'"),
+            (changed(objective='"cross-entrpy"'), "did you mean 'cross-entropy'"),
+            (changed(objective='{name = "augmix", wieght = 1}'), "did you mean 'weight'"),
+            (changed(prune='{method = "gradual", sparsty = 0.5}'), "did you mean 'sparsity'"),
+            (changed(watch='{dat = "other"}'), "unknown key in watch 'dat'"),
+            (changed(data='{name = "digits", difficulty = {score = "a.csv"}}'), "'scores'"),
+            (GRID + "[[grid.stages]]\nepoch = 1\n", "grid.stages.* did you mean 'epochs'"),
+            (changed(start='"pretrained"', model='"nets:conv8"'), "no pretrained weights"),
+            (
+                changed(model='"torch:a.pt?arch=timm:resnet18"'),
+                "'pretrained', not 'random'",
+            ),
+            (changed(start='"file:b.pt"', model='"nets:conv8?weights=a.pt"'), "names weights"),
             ("", "expected at least one"),
             (
                 GRID.replace('optimiser = {name = "SGD", lr = 0.1, momentum = 0.9}\n', ""),
@@ -167,6 +182,14 @@ class TestErrors:
             (HEAD.replace('id = "test"', 'source = "test"'), "unknown key in .*shifts"),
             ('threads = "two"\n' + HEAD, "threads must be a int, got 'two'"),
             ("name = [", "not valid TOML"),
+            (HEAD.replace('name = "faint"\npath', 'nmae = "faint"\npath'), "did you mean 'name'"),
+            (
+                HEAD + '[[settings]]\ntest_set = "tset"\n',
+                "test set in .*settings.* 'tset'",
+            ),
+            (HEAD + '[[settings]]\ntest_set = "test"\nshre = 0.5\n', "did you mean 'share'"),
+            (HEAD + '[[shifts]]\nid = "test"\nood = "faint"\n', "shift 'faint' is there twice"),
+            (HEAD + '[tasks.pacs]\npaht = "a"\n', "did you mean 'path'"),
         ],
     )
     def test_the_rest(self, tmp_path, head, said):
@@ -176,6 +199,26 @@ class TestErrors:
     def test_no_file(self, tmp_path):
         with pytest.raises(InputError, match="No such file"):
             read_recipe(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        pytest.param(name, made, id=name)
+        for named in (arguments.OBJECTIVES, arguments.HOOKS, arguments.STEPS)
+        for name, made in named.items()
+    ],
+)
+def test_known_keys_are_those_of_what_is_made(name, made):
+    """Keys are listed where torch is not needed; what they go to must take all of them."""
+    where, keys = made
+    module, _, function = where.partition(":")
+    taken = inspect.signature(getattr(import_module(module), function)).parameters
+    if name != "prune":
+        assert list(taken) == list(keys)
+        return
+    own = {key for _, _, some in import_module(module).METHODS.values() for key in some}
+    assert {*taken, "skip", *own} - {"options"} == set(keys)
 
 
 class TestPapers:

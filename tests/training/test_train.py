@@ -17,7 +17,7 @@ from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore
 from shiftbed.testbed.stored import testbed_from_store as bed_of
 from shiftbed.training import read_recipe
-from shiftbed.training.train import sweep
+from shiftbed.training.train import train
 from tests.training.places import GRID, HEAD, place
 
 EVERY = GRID + "checkpoints = {every = 1, at = [[0]]}\n"
@@ -46,7 +46,7 @@ def swept(tmp_path_factory):
     grid = EVERY.replace('data = "digits"', 'data = {name = "digits", shots = ["all", 10]}')
     grid += 'tune = ["whole", "head"]\nin_fit_set = "all"\n'
     recipe = read_recipe(place(folder, grid))
-    return folder, recipe, sweep(recipe)
+    return folder, recipe, train(recipe)
 
 
 class TestTheStore:
@@ -91,7 +91,7 @@ class TestTheStore:
             return decode(test_set, preprocessing)
 
         monkeypatch.setattr(evaluation, "_decode", counted)
-        sweep(read_recipe(place(tmp_path, EVERY + "seed = [0, 1]\n")))
+        train(place(tmp_path, EVERY + "seed = [0, 1]\n"))
         assert sorted(names) == ["faint", "test"]
 
     def test_lines_and_trajectories_work_on_it(self, swept):
@@ -111,7 +111,7 @@ class TestTheStore:
     def test_again_does_nothing(self, swept):
         folder, recipe, _ = swept
         before = weights(folder) | predictions(folder)
-        again = sweep(recipe)
+        again = train(recipe)
         assert (again.found_finished, len(again.finished), again.examples) == (4, 4, 0)
         assert weights(folder) | predictions(folder) == before
 
@@ -121,7 +121,7 @@ class TestTheStore:
         more = '[[test_sets]]\nname = "held"\ndata = "digits"\n'
         path = folder / "more.toml"
         path.write_text(text + more)
-        summary = sweep(read_recipe(path))
+        summary = train(path)
         assert (summary.found_finished, summary.examples, summary.failed) == (0, 0, {})
         store = PredictionStore(folder / "store")
         assert len(store.test_set("held")) == 60
@@ -155,19 +155,19 @@ class TestGoingOn:
                 raise Stop
 
         with pytest.raises(Stop):
-            sweep(read_recipe(place(folder, self.GRID)), report=report)
+            train(place(folder, self.GRID), report=report)
 
     @pytest.mark.parametrize("after", [1, 3, 6])
     def test_cut_sweeps_end_with_the_same_bytes(self, tmp_path, after):
         whole, cut = tmp_path / "whole", tmp_path / "cut"
         for folder in (whole, cut):
             folder.mkdir()
-        sweep(read_recipe(place(whole, self.GRID)))
+        train(place(whole, self.GRID))
         self.interrupted(cut, after)
         finished = {f.parent.name for f in cut.glob("runs/*/done.json")}
         times = {f: f.stat().st_mtime_ns for name in finished for f in cut.glob(f"runs/{name}/*")}
         recipe = read_recipe(cut / "recipe.toml")
-        summary = sweep(recipe)
+        summary = train(recipe)
         assert len(summary.finished) == 2
         assert summary.found_finished == len(finished) == (after - 1) // 4
         assert {f: f.stat().st_mtime_ns for f in times} == times  # never repeated
@@ -186,13 +186,13 @@ class TestGoingOn:
         for line in ("", "memory_gib = 1e-6\n", "memory_gib = 1e-6\ndata_workers = 2\n"):
             folder = tmp_path / str(len(found))
             folder.mkdir()
-            sweep(read_recipe(place(folder, GRID, line + HEAD)))
+            train(place(folder, GRID, line + HEAD))
             found.append(weights(folder))
         assert found[0] == found[1] == found[2]
 
     def test_a_failing_run_leaves_the_others(self, tmp_path):
         grid = EVERY.replace("lr = 0.1", "lr = [0.1, 1e10]") + 'objective = "mse"\n'
-        summary = sweep(read_recipe(place(tmp_path, grid)))
+        summary = train(place(tmp_path, grid))
         assert len(summary.finished) == 1
         ((_, why),) = summary.failed.items()
         assert "the loss is not finite" in why
@@ -200,7 +200,7 @@ class TestGoingOn:
     def test_only_the_last_weights_are_kept_if_so_asked(self, tmp_path):
         grid = GRID + 'checkpoints = {every = 1, keep = "last"}\n'
         recipe = read_recipe(place(tmp_path, grid))
-        sweep(recipe)
+        train(recipe)
         (job,) = recipe.jobs()
         assert [f.name for f in (tmp_path / "runs" / job.id).glob("*.pt")] == ["step-00000018.pt"]
 
@@ -214,7 +214,7 @@ class TestStages:
             '[[grid.stages]]\ndata = {mix = [["digits", "other"]], lambda = 0.25}\n'
         )
         recipe = read_recipe(place(tmp_path, grid))
-        summary = sweep(recipe)
+        summary = train(recipe)
         assert (len(summary.finished), summary.failed) == (3, {})
         first, second, third = (
             sorted((tmp_path / "runs" / job.id).glob("step-*.pt")) for job in recipe.jobs()
@@ -234,7 +234,7 @@ class TestStages:
         grid = GRID.replace('data = "digits"\n', "").replace("lr = 0.1", "lr = 1e10") + (
             'objective = "mse"\n[[grid.stages]]\ndata = "digits"\n[[grid.stages]]\ndata = "other"\n'
         )
-        summary = sweep(read_recipe(place(tmp_path, grid)))
+        summary = train(place(tmp_path, grid))
         assert len(summary.failed) == 2
         assert "the run it starts from failed" in list(summary.failed.values())[1]
 
@@ -250,7 +250,7 @@ class TestHeads:
             folder.mkdir()
             monkeypatch.setattr(CrossEntropy, "on_features", cached)
             recipe = read_recipe(place(folder, GRID + 'tune = "head"\n'))
-            sweep(recipe)
+            train(recipe)
             (job,) = recipe.jobs()
             found.append(
                 torch.load(folder / "runs" / job.id / "step-00000018.pt", weights_only=True)
@@ -265,7 +265,7 @@ class TestHeads:
 
     def test_the_backbone_stays_as_it_was(self, tmp_path):
         recipe = read_recipe(place(tmp_path, EVERY + 'tune = "head"\n'))
-        sweep(recipe)
+        train(recipe)
         first, *_, last = sorted((tmp_path / "runs" / recipe.jobs()[0].id).glob("step-*.pt"))
         old, new = (torch.load(f, weights_only=True) for f in (first, last))
         changed = {name for name in old if not torch.equal(old[name], new[name])}
@@ -275,7 +275,7 @@ class TestHeads:
         head = HEAD + '[[settings]]\ntest_set = "test"\ncorruptions = ["brightness:3"]\n'
         head = head.replace('[[shifts]]\nname = "faint"\nid = "test"\nood = "faint"\n', "")
         recipe = read_recipe(place(tmp_path, GRID + 'tune = "head"\n', head))
-        summary = sweep(recipe)
+        summary = train(recipe)
         assert not summary.failed
         assert PredictionStore(tmp_path / "store").settings() == ["test", "test+brightness:3"]
 
@@ -284,18 +284,16 @@ class TestErrors:
     def test_nothing_to_evaluate(self, tmp_path):
         head = HEAD.partition("[[test_sets]]")[0]
         with pytest.raises(InputError, match="evaluates nothing"):
-            sweep(read_recipe(place(tmp_path, GRID, head)))
+            train(place(tmp_path, GRID, head))
 
     def test_unknown_runner(self, tmp_path):
         with pytest.raises(InputError, match="unknown runner 'proceses'"):
-            sweep(read_recipe(place(tmp_path)), runner="proceses")
+            train(place(tmp_path), runner="proceses")
 
     @pytest.mark.parametrize(
         ("line", "said"),
         [
-            ('optimiser = {name = "Adma", lr = 1}', "unknown optimiser"),
             ('model = "timm:resnet1818"', "unknown timm model"),
-            ('model = "onnx:x.onnx"', "unknown kind of model to train"),
             ('data = {name = "digits", classes = 11}', "cannot draw 11 classes"),
             ('start = "file:none.pt"', "no such file"),
         ],
@@ -303,9 +301,27 @@ class TestErrors:
     def test_what_only_training_finds_out(self, tmp_path, line, said):
         key = line.partition(" =")[0]
         kept = [one for one in GRID.splitlines() if one.partition(" =")[0] != key]
-        summary = sweep(read_recipe(place(tmp_path, "\n".join([*kept, line]))))
+        summary = train(place(tmp_path, "\n".join([*kept, line])))
         ((_, why),) = summary.failed.items()
         assert said in why
+
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            ('optimiser = {name = "Adma", lr = 1}', "unknown optimiser 'Adma'"),
+            ('optimiser = {name = "SGD", lrr = 1}', "optimiser 'SGD': .*lrr"),
+            ('schedule = {name = "StepLR"}', "schedule 'StepLR': .*step_size"),
+            ('augmentation = "RandomRotaton"', "unknown augmentation 'RandomRotaton'"),
+            ('model = "onnx:x.onnx"', "unknown kind of model to train"),
+            ('prune = {method = "biprop", sparsity = 0.5, at = 0.1}', "option of biprop 'at'"),
+        ],
+    )
+    def test_a_wrong_table_is_refused_before_any_job_starts(self, tmp_path, line, said):
+        key = line.partition(" =")[0]
+        kept = [one for one in GRID.splitlines() if one.partition(" =")[0] != key]
+        with pytest.raises(InputError, match=f"grid 'grid-1': .*{said}"):
+            train(place(tmp_path, "\n".join([*kept, line])))
+        assert not (tmp_path / "runs").exists()
 
     def test_a_mix_of_two_label_spaces(self, tmp_path):
         place(tmp_path)
@@ -318,7 +334,7 @@ class TestErrors:
                 Image.new("L", (8, 8), 9 * label).save(folder / "x.png")
         head = HEAD + '[data.a]\npath = "a"\n[data.b]\npath = "b"\n'
         grid = GRID.replace('data = "digits"', "data = {mix = {a = 1.0, b = 1.0}}")
-        summary = sweep(read_recipe(place(tmp_path, grid, head)))
+        summary = train(place(tmp_path, grid, head))
         ((_, why),) = summary.failed.items()
         assert "a mix needs one label space" in why
 
@@ -340,7 +356,7 @@ class TestProcesses:
         whole, cut = tmp_path / "whole", tmp_path / "cut"
         for folder in (whole, cut):
             folder.mkdir()
-        sweep(read_recipe(place(whole, self.TWELVE)))
+        train(place(whole, self.TWELVE))
         recipe = read_recipe(place(cut, self.TWELVE))
         assert len(recipe.jobs()) == 12
         kept: dict[Path, int] = {}
@@ -362,7 +378,7 @@ class TestProcesses:
                 assert file.stat().st_mtime_ns == stamp, "a finished run was repeated"
             for done in cut.glob("runs/*/done.json"):
                 kept |= {f: f.stat().st_mtime_ns for f in done.parent.iterdir()}
-        summary = sweep(recipe)
+        summary = train(recipe)
         assert len(summary.finished) == 12
         assert all(file.stat().st_mtime_ns == stamp for file, stamp in kept.items())
         assert weights(cut) == weights(whole)

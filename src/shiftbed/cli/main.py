@@ -10,7 +10,6 @@ from shiftbed.cli import (
     catalogue,
     consistency,
     corrupt,
-    difficulty,
     effects,
     estimates,
     factors,
@@ -69,8 +68,8 @@ app.command("eval")(running.eval_)
 app.command("run")(running.run)
 app.command("score")(running.score)
 app.command("train")(training.train)
-app.command("difficulty")(difficulty.difficulty)
-app.command("transfer")(difficulty.transfer)
+app.command("difficulty")(training.difficulty)
+app.command("transfer")(training.transfer)
 app.command("interpolate")(weights.interpolate)
 app.command("soup")(weights.soup)
 app.command("linear")(linear.linear)

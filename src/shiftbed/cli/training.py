@@ -1,19 +1,22 @@
-"""``shiftbed train``: a recipe to jobs, jobs to runs, their checkpoints into a store."""
+"""``shiftbed train``, ``difficulty`` and ``transfer``: recipes to runs, and what training did."""
 
-from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from shiftbed.cli.output import AsJson, as_json, table
+from shiftbed.cli.output import (
+    AsJson,
+    Level,
+    as_json,
+    interval,
+    percent,
+    points,
+    records,
+    show,
+    table,
+)
 from shiftbed.cli.running import Address, Runner, Workers
-
-if TYPE_CHECKING:
-    from shiftbed.training import Job, Recipe
-
-
-_SHOWN = 20
 
 
 def train(
@@ -34,120 +37,123 @@ def train(
     json: AsJson = False,
 ) -> None:
     """Train what a recipe describes. The same command again continues where it stopped."""
-    from shiftbed.training import read_recipe
-
-    found = read_recipe(recipe)
-    if dry_run:
-        _dry_run(found, grid or [], json)
-        return
     from shiftbed.cli.progress import RunProgress
-    from shiftbed.training.train import sweep
+    from shiftbed.training.train import planned_jobs
+    from shiftbed.training.train import train as train_it
 
+    if dry_run:
+        show(planned_jobs(recipe, grids=grid or []), json)
+        return
     with RunProgress(quiet=json) as progress:
-        summary = sweep(
-            found,
+        found = train_it(
+            recipe,
             grids=grid or [],
             runner=runner,
             workers=workers,
             address=address,
-            store=None if store is None else str(store),
+            store=store,
             report=progress.part,
             announce=progress.runs,
         )
-    where = str(store or found.store)
-    if json:
-        as_json(
-            {
-                "recipe": found.name,
-                "store": where,
-                "finished": len(summary.finished),
-                "found_finished": summary.found_finished,
-                "failed": [{"run": r, "error": why} for r, why in summary.failed.items()],
-                "examples": summary.examples,
-                "seconds": summary.seconds,
-                "notes": summary.notes,
-            }
-        )
-    else:
-        _say(found, summary, where)
-    if summary.failed:
+    show(found, json)
+    if found.failed:
         raise typer.Exit(1)
 
 
-def _say(recipe: "Recipe", summary: Any, store: str) -> None:
-    print(
-        f"{recipe.name}: {len(summary.finished)} runs finished, {summary.found_finished} of them "
-        f"before; {summary.examples:,} examples in {summary.seconds:,.0f} s."
+def difficulty(
+    recipe: Annotated[Path, typer.Argument(help="A recipe.toml, for its data sets.")],
+    data: Annotated[str, typer.Argument(help="One of its data sets.")],
+    model: Annotated[str, typer.Option(help="What to train: nets:resnet18, timm:NAME, …")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="A .csv or .parquet file, a row per example.")
+    ],
+    share: Annotated[float, typer.Option(help="Of the data that each model trains on.")] = 0.75,
+    repeats: Annotated[int, typer.Option(help="Times the data is split again.", min=1)] = 3,
+    epochs: Annotated[int, typer.Option(help="Of each model.", min=1)] = 10,
+    batch_size: Annotated[int, typer.Option(help="Examples per step.", min=2)] = 64,
+    optimiser: Annotated[str, typer.Option(help="Any of torch.optim.")] = "AdamW",
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    seed: Annotated[int, typer.Option(help="Of splits and weights.", min=0)] = 0,
+    json: AsJson = False,
+) -> None:
+    """Score examples by how many models get them wrong that were trained without them.
+
+    A recipe reads the file as difficulty = {scores = FILE, …}, phase_out or switch. Torch uses as
+    many threads as the recipe says.
+    """
+    from shiftbed.training.difficulty import difficulty as score_difficulty
+
+    def heard(done: int, total: int) -> None:
+        if not json:
+            typer.echo(f"\rmodel {done} of {total}", err=True, nl=done == total)
+
+    found = score_difficulty(
+        recipe,
+        data,
+        model=model,
+        output=output,
+        share=share,
+        repeats=repeats,
+        epochs=epochs,
+        batch_size=batch_size,
+        optimiser=optimiser,
+        lr=lr,
+        seed=seed,
+        heard=heard,
     )
-    for note in summary.notes:
-        print(note)
-    for run, why in summary.failed.items():
-        print(f"failed: {run}: {why}")
-    print(f"Scores: shiftbed score {store}; lines: shiftbed fit --testbed {store}")
+    show(found, json)
 
 
-def _dry_run(recipe: "Recipe", grids: list[str], json: bool) -> None:
-    jobs = recipe.jobs(grids)
-    counts: dict[str, Any] = {
-        "recipe": recipe.name,
-        "networks": sum(not job.classical for job in jobs),
-        "classical": sum(job.classical for job in jobs),
-        "by_data_size": dict(Counter(job.data_size for job in jobs)),
-        "by_grid": {one.name: len(one.jobs) for one in recipe.grids},
-        "all_grids": len(recipe.jobs(["all"])),
-        "data_sets": len({job.training_data for job in jobs}),
-    }
+def transfer(
+    store: Annotated[str, typer.Argument(help="A store that trained models were evaluated into.")],
+    by: Annotated[str, typer.Option(help="Column of models that says what they saw.")] = (
+        "augmentation"
+    ),
+    without: Annotated[str, typer.Option(help="Its value for models to compare with.")] = "none",
+    clean: Annotated[
+        str | None, typer.Option(help="The test set that was corrupted, where there are several.")
+    ] = None,
+    where: Annotated[str, typer.Option(help="Corruptions in memory or on disk.")] = "memory",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A heat map: .png, .svg, .pdf or .html.")
+    ] = None,
+    value: Annotated[str, typer.Option(help="What the heat map shows: accuracy or gain.")] = (
+        "accuracy"
+    ),
+    level: Level = 0.95,
+    json: AsJson = False,
+) -> None:
+    """Trained on × tested on: what does training on one corruption do for the others?"""
+    from shiftbed.results.transfer_grid import transfer_grid
+    from shiftbed.store import PredictionStore
+    from shiftbed.testbed import testbed_from_store
+
+    bed = testbed_from_store(PredictionStore.existing(store))
+    grid = transfer_grid(bed, by=by, without=without, clean=clean, where=where, level=level)
+    if output is not None:
+        from shiftbed.page import save
+        from shiftbed.results.charts.corruptions import transfer_heatmap
+
+        save(transfer_heatmap(grid, value), output)
     if json:
-        as_json(counts | {"jobs": [_job(job) for job in jobs]})
+        as_json(records(grid))
         return
-    sizes = ", ".join(f"{size}: {count:,}" for size, count in counts["by_data_size"].items())
-    extra = [one.name for one in recipe.grids if one.extra]
-    notes = [f"{len(jobs) - _SHOWN:,} more: --json lists all."] if len(jobs) > _SHOWN else []
-    if extra:
-        notes.append(f"With the extra grids ({', '.join(extra)}): {counts['all_grids']:,}.")
-    table(
-        f"{recipe.name}: {_counted(counts)} ({sizes})",
-        ["run", "training data", "size", "tune", "start", "augmentation", "grid"],
-        [
-            (
-                job.run,
-                job.training_data,
-                job.data_size,
-                job.arguments.get("tune", "–"),
-                job.arguments.get("start", "–"),
-                _augmentation(job),
-                job.grid,
-            )
-            for job in jobs[:_SHOWN]
-        ],
-        left=7,
-        notes=notes,
-    )
-
-
-def _counted(counts: dict[str, Any]) -> str:
-    networks = f"{counts['networks']:,} networks"
-    classical = f"{counts['classical']:,} classical models"
-    if not counts["classical"]:
-        return networks
-    return f"{networks}, {classical}" if counts["networks"] else classical
-
-
-def _augmentation(job: "Job") -> str:
-    if job.classical:
-        return "–"
-    return "+".join(step["name"] for step in job.arguments["augmentation"]) or "none"
-
-
-def _job(job: "Job") -> dict[str, Any]:
-    arguments = {key: value for key, value in job.arguments.items() if key != "sources"}
-    return {
-        "id": job.id,
-        "run": job.run,
-        "grid": job.grid,
-        "stage": job.stage,
-        "parent": job.parent,
-        "training_data": job.training_data,
-        "data_size": job.data_size,
-        **arguments,
-    }
+    rows = [
+        (
+            row["trained_on"],
+            row["tested_on"],
+            percent(row["accuracy"]),
+            f"{percent(row['low'])} … {percent(row['high'])}" if row["low"] is not None else "",
+            points(row["gain"]),
+            interval(row["gain_low"], row["gain_high"]),
+            row["models"],
+            row["severities"],
+            row["n"],
+            row["note"],
+        )
+        for row in records(grid)
+    ]
+    columns = ["trained on", "tested on", "accuracy", f"{100 * level:g} % interval", "gain"]
+    columns += ["interval", "models", "severities", "n", "note"]
+    notes = [f"Gain: over models with {by} {without!r}. Means over severities, then over models."]
+    table(f"Transfer between corruptions, {bed.name}", columns, rows, notes=notes, left=2)

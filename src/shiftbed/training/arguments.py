@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from importlib import import_module
 from typing import Any
 
+from shiftbed.engine.toml_files import known_keys
 from shiftbed.errors import InputError, unknown
 from shiftbed.training.estimators import is_classical, read_estimator
 from shiftbed.training.sources import DataSpec
@@ -24,8 +26,43 @@ JOB_KEYS = (
     "checkpoints",
     "seed",
 )
-HOOK_KEYS = ("prune", "phase_out", "switch", "watch")
-"""Keys whose tables make hooks; see ``HOOKS`` in objective.py."""
+Made = Mapping[str, tuple[str, tuple[str, ...]]]
+"""Name in a recipe → MODULE:FUNCTION, and the keys of its table that it is called with."""
+
+
+def _made(where: str, keys: str = "") -> tuple[str, tuple[str, ...]]:
+    return f"shiftbed.training.{where}", tuple(keys.split())
+
+
+OBJECTIVES: Made = {
+    "cross-entropy": _made("objective:CrossEntropy", "label_smoothing"),
+    "mse": _made("objective:MeanSquares"),
+    "augmix": _made("objective:Consistency", "weight"),
+    "replay": _made("forgetting:Replay", "data ratio together"),
+    "class-map": _made("class_map:Mapped", "map over pull pulled data ratio together"),
+    "contrastive": _made(
+        "contrastive:Contrastive",
+        "width text_width text_layers text_heads context_length templates class_names captions",
+    ),
+}
+HOOKS: Made = {
+    "prune": _made(
+        "prune:make",
+        "method sparsity scope skip at start stop prunings rewind rounds init seed",
+    ),
+    "phase_out": _made("curriculum:PhaseOut", "scores left until per_class"),
+    "switch": _made("curriculum:Switch", "phases scores"),
+    "watch": _made("forgetting:Watch", "data limit"),
+}
+STEPS: Made = {
+    "crop-flip": _made("augment:CropFlip", "padding flip"),
+    "flip": _made("augment:Flip", "p"),
+    "randaugment": _made("auto_augment:RandAugment", "num_ops magnitude num_magnitude_bins"),
+    "augmix": _made("auto_augment:AugMix", "severity mixture_width chain_depth alpha all_ops"),
+    "gaussian-noise": _made("corruption_augment:GaussianNoise", "sigma share"),
+    "corruption": _made("corruption_augment:Corrupt", "names severities share frost"),
+}
+"""Steps of an augmentation beside ``standard`` and torchvision's own."""
 CLASSICAL_KEYS = ("model", "data", "seed")
 """Keys of a model that is fitted rather than trained; the others are refused."""
 DATA_KEYS = (
@@ -41,10 +78,24 @@ DATA_KEYS = (
     "difficulty",
     "seed",
 )
+PREFIXES = ("timm", "torchvision", "python", "torch", "nets")
+"""Kinds of models that can be trained."""
 TUNES = ("whole", "head")
 UNITS = ("epoch", "step")
 KEEPS = ("all", "last")
 KEPT = ("easiest", "hardest", "random")
+
+
+def construct(where: str, what: str, options: Mapping[str, Any]) -> Any:
+    """What MODULE:FUNCTION makes of the keys of a table; ``what`` it is, for errors."""
+    module, _, name = where.partition(":")
+    try:
+        return getattr(import_module(module), name)(**options)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        reason = str(error).partition(")")[2].strip() if "()" in str(error) else error
+        raise InputError(f"{what}: {reason}") from None
 
 
 def with_patterns(table: Mapping[str, Any], data: Mapping[str, DataSpec]) -> dict[str, Any]:
@@ -78,10 +129,10 @@ def normalised(given: Mapping[str, Any], data: Mapping[str, DataSpec]) -> dict[s
             raise InputError(f"needs a {key}")
     found: dict[str, Any] = {
         "model": _text(given, "model", ""),
-        "start": _start(given.get("start", "random")),
+        "start": checked_start(str(given["model"]), str(given.get("start", "random"))),
         "data": _data(given["data"], data),
         "tune": _choice(given.get("tune", "whole"), "tune", TUNES),
-        "objective": _named(given.get("objective", "cross-entropy"), "objective"),
+        "objective": _objective(given.get("objective", "cross-entropy")),
         "optimiser": _named(given["optimiser"], "optimiser"),
         "schedule": _named(given.get("schedule", "constant"), "schedule"),
         "batch_size": _whole(given.get("batch_size", 64), "batch_size", 1),
@@ -93,10 +144,11 @@ def normalised(given: Mapping[str, Any], data: Mapping[str, DataSpec]) -> dict[s
         raise InputError("needs epochs or steps, one of them")
     length = "epochs" if "epochs" in given else "steps"
     found[length] = _whole(given[length], length, 1)
-    for key in HOOK_KEYS:
+    for key, (_, known) in HOOKS.items():
         if key in given and given[key] != "none":
             if not isinstance(given[key], dict):
                 raise InputError(f"{key} must be a table or 'none', got {given[key]!r}")
+            known_keys(given[key], known, key)
             found.setdefault("hooks", {})[key] = given[key]
     names = [*_names(found["data"]), *_others(found, data)]
     found["sources"] = {name: data[name].identity for name in names}
@@ -154,11 +206,27 @@ def _whole(value: Any, what: str, low: int) -> int:
     return value
 
 
-def _start(value: Any) -> str:
-    text = str(value)
-    if text in ("pretrained", "random") or text.partition(":")[0] in ("run", "file"):
-        return text
-    raise unknown("start", text, ("pretrained", "random", "file:WEIGHTS"))
+def checked_start(model: str, start: str) -> str:
+    """What a network starts from, if the model's line does not say otherwise.
+
+    >>> checked_start("nets:conv8", "pretrained")
+    Traceback (most recent call last):
+    ...
+    shiftbed.errors.InputError: nets:conv8 has no pretrained weights: start from 'random' or a file
+    """
+    prefix = model.partition(":")[0]
+    if prefix not in PREFIXES:
+        raise unknown("kind of model to train", prefix, PREFIXES)
+    own = prefix == "torch" or "weights=" in model.partition("?")[2]
+    if start == "pretrained":
+        if prefix == "nets" and not own:
+            raise InputError(f"{model} has no pretrained weights: start from 'random' or a file")
+    elif start == "random" or start.startswith("file:"):
+        if own:
+            raise InputError(f"{model} names weights: start must be 'pretrained', not {start!r}")
+    elif not start.startswith("run:"):
+        raise unknown("start", start, ("pretrained", "random", "file:WEIGHTS"))
+    return start
 
 
 def _named(value: Any, what: str) -> dict[str, Any]:
@@ -168,11 +236,24 @@ def _named(value: Any, what: str) -> dict[str, Any]:
     return dict(table)
 
 
+def _objective(value: Any) -> dict[str, Any]:
+    table = _named(value, "objective")
+    name = table["name"]
+    if name not in OBJECTIVES:
+        raise unknown("objective", name, OBJECTIVES)
+    known_keys(table, ("name", *OBJECTIVES[name][1]), f"objective {name!r}")
+    return table
+
+
 def _augmentation(value: Any) -> list[dict[str, Any]]:
     """``"standard+randaugment"``, a table, or a list of tables: steps in their order."""
     if isinstance(value, str):
         value = [{"name": name} for name in value.split("+")]
     steps = [_named(one, "augmentation") for one in (value if isinstance(value, list) else [value])]
+    for step in steps:
+        if step["name"] in STEPS:
+            known = ("name", *STEPS[step["name"]][1])
+            known_keys(step, known, f"augmentation {step['name']!r}")
     return [step for step in steps if step["name"] != "none"]
 
 
@@ -180,9 +261,7 @@ def _checkpoints(value: Any) -> dict[str, Any]:
     known = ("every", "unit", "at", "keep")
     if not isinstance(value, dict):
         raise InputError(f"checkpoints must be a table, got {value!r}")
-    for key in value:
-        if key not in known:
-            raise unknown("key in checkpoints", key, known)
+    known_keys(value, known, "checkpoints")
     found: dict[str, Any] = {"keep": _choice(value.get("keep", "all"), "keep", KEEPS)}
     found["unit"] = _choice(value.get("unit", "epoch"), "unit of checkpoints", UNITS)
     if "every" in value:
@@ -200,9 +279,7 @@ def _data(value: Any, data: Mapping[str, DataSpec]) -> dict[str, Any]:
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, dict):
         raise InputError(f"data must be a name or a table, got {value!r}")
-    for key in table:
-        if key not in DATA_KEYS:
-            raise unknown("key in data", key, DATA_KEYS)
+    known_keys(table, DATA_KEYS, "data")
     if ("name" in table) == ("mix" in table):
         raise InputError("data needs a name or a mix, one of them")
     found: dict[str, Any] = _mix(table) if "mix" in table else {"name": str(table["name"])}
@@ -267,9 +344,7 @@ def _difficulty(value: Any) -> dict[str, Any]:
     known = ("scores", "keep", "count", "per_class")
     if not isinstance(value, dict):
         raise InputError(f"difficulty must be a table, got {value!r}")
-    for key in value:
-        if key not in known:
-            raise unknown("key in difficulty", key, known)
+    known_keys(value, known, "difficulty")
     if "scores" not in value or "count" not in value:
         raise InputError("difficulty needs scores (a file) and a count")
     return {

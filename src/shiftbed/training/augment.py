@@ -19,7 +19,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -33,6 +32,7 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.corruptions.philox import fill_normals, fill_words, image_keys
 from shiftbed.evaluation.preprocessing import Preprocessing, as_picture
+from shiftbed.training.arguments import STEPS, construct
 
 Keys = NDArray[np.uint64]
 
@@ -169,17 +169,6 @@ def whole_picture_crop(
     return whole
 
 
-STEPS: dict[str, str] = {
-    "crop-flip": "shiftbed.training.augment:CropFlip",
-    "flip": "shiftbed.training.augment:Flip",
-    "randaugment": "shiftbed.training.auto_augment:RandAugment",
-    "augmix": "shiftbed.training.auto_augment:AugMix",
-    "gaussian-noise": "shiftbed.training.corruption_augment:GaussianNoise",
-    "corruption": "shiftbed.training.corruption_augment:Corrupt",
-}
-"""Name in a recipe → MODULE:CLASS, called with the table's other keys."""
-
-
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Augmentation:
@@ -307,18 +296,15 @@ def label_of(steps: Sequence[Mapping[str, Any]]) -> str:
 
 def _step(name: str, options: Mapping[str, Any]) -> Step:
     if name in STEPS:
-        module, _, kind = STEPS[name].partition(":")
-        maker = getattr(import_module(module), kind)
-    else:
-        maker = _torchvisions(name)
+        made = construct(STEPS[name][0], f"augmentation {name!r}", options)
+        assert isinstance(made, Step)
+        return made
+    kind = _torchvisions(name)
     try:
-        made = maker(**options)
-    except InputError:
-        raise
+        return _ImageByImage(transform=kind(**options), known_as=name)
     except (TypeError, ValueError) as error:
         reason = str(error).partition("__init__() ")[2] or error
         raise InputError(f"augmentation {name!r}: {reason}") from None
-    return made if isinstance(made, Step) else _ImageByImage(transform=made, known_as=name)
 
 
 def _torchvisions(name: str) -> type:

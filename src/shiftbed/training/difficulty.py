@@ -6,11 +6,11 @@ repeat; k models train on m folds each, so that every example is held out by exa
 per repeat. consistency = share of those that are right; score = 1 − consistency, larger is harder.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -20,11 +20,15 @@ from torch.nn import functional
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
-from shiftbed.errors import InputError
+from shiftbed.display import Result, Table
+from shiftbed.engine.toml_files import model_beside
+from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.data import TestSet
 from shiftbed.training.augment import keeping_generators
 from shiftbed.training.loop import make_optimiser
 from shiftbed.training.networks import make_network
-from shiftbed.training.prepare import TrainingData
+from shiftbed.training.prepare import TrainingData, prepare, whole
+from shiftbed.training.recipe import Recipe, read_recipe
 from shiftbed.training.select import ranked
 from shiftbed.training.stream import make_stream
 
@@ -45,24 +49,44 @@ Answer = Callable[[Member], Rows]
 """A trained member's answers to its held-out rows."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Difficulty:
-    """Scores per example, larger is harder."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Difficulty(Result):
+    """Scores per example, larger is harder.
 
-    examples: tuple[str, ...]
-    labels: Rows
+    ``frame``: example, label, score, consistency, low and high (its 95 % Clopper–Pearson interval),
+    and n, the models that were asked; what ``difficulty = {scores = …}`` of a recipe reads.
+    """
+
+    data: str
+    file: str | None
+    """Where the frame was written."""
     right: Rows
-    """(N,) models that were right on it without having seen it."""
+    """(N,) models that were right on an example without having seen it."""
     asked: Rows
     """(N,) models that had not seen it."""
 
-    @property
-    def consistency(self) -> NDArray[np.float64]:
-        return np.asarray(self.right / self.asked)
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "data": self.data,
+            "file": self.file,
+            "n": len(self.frame),
+            "models_per_example": int(self.asked[0]),
+            "mean_score": float(1 - (self.right / self.asked).mean()),
+            "always_right": int((self.right == self.asked).sum()),
+            "never_right": int((self.right == 0).sum()),
+        }
 
-    @property
-    def score(self) -> NDArray[np.float64]:
-        return 1 - self.consistency
+    def tables(self) -> Iterable[Table]:
+        found = self.to_dict()
+        yield Table(
+            title=f"Difficulty of {self.data}",
+            columns=("", ""),
+            rows=tuple((key.replace("_", " "), str(value)) for key, value in found.items()),
+            notes=(
+                "Larger scores are harder: the share of wrong answers of "
+                f"{found['models_per_example']} models, trained without the example.",
+            ),
+        )
 
 
 def design(
@@ -98,27 +122,96 @@ def design(
 
 
 def difficulty(
-    data: TrainingData,
-    answer: Answer,
+    source: str | Path | Recipe | TestSet | TrainingData,
+    data: str | None = None,
     *,
+    model: str | Answer,
+    output: str | Path | None = None,
     share: float = 0.75,
     repeats: int = 3,
+    epochs: int = 10,
+    batch_size: int = 64,
+    optimiser: str = "AdamW",
+    lr: float = 1e-3,
     seed: int = 0,
     heard: Callable[[int, int], None] = lambda done, total: None,
 ) -> Difficulty:
-    """Train the ensemble and count, for each example, the models that get it right unseen.
+    """Score examples by how many models get them wrong that were trained without them.
 
-    ``heard`` is told how many of how many members are done.
+    ``source`` is a recipe (or its file), ``data`` then one of its data sets; or the examples
+    themselves. ``model`` is what to train, its files beside the recipe, or a function from a member
+    of the ensemble to its answers. ``output`` is a CSV or Parquet file to write the frame to.
+    ``heard`` is called with how many of how many members are done.
     """
-    examples = data.examples
-    members = design(examples, data.labels, share=share, repeats=repeats, seed=seed)
-    right, asked = np.zeros((2, len(data)), dtype=np.int64)
-    for member in members:
-        answers = answer(member)
-        right[member.held_out] += answers == data.labels[member.held_out]
-        asked[member.held_out] += 1
-        heard(member.number + 1, len(members))
-    return Difficulty(examples=tuple(examples), labels=data.labels, right=right, asked=asked)
+    examples, base, threads = _opened(source, data)
+    answer = model
+    if isinstance(answer, str):
+        answer = train_member(
+            examples,
+            model_beside(answer, base),
+            epochs=epochs,
+            batch_size=batch_size,
+            optimiser=optimiser,
+            lr=lr,
+            seed=seed,
+        )
+    ids = examples.examples
+    members = design(ids, examples.labels, share=share, repeats=repeats, seed=seed)
+    right, asked = np.zeros((2, len(examples)), dtype=np.int64)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        for member in members:
+            own = member.held_out
+            right[own] += answer(member) == examples.labels[own]
+            asked[own] += 1
+            heard(member.number + 1, len(members))
+    finally:
+        torch.set_num_threads(before)
+    low, high = clopper_pearson(right / asked, asked, 0.95)
+    frame = pl.DataFrame(
+        {
+            "example": ids,
+            "label": examples.labels,
+            "score": 1 - right / asked,
+            "consistency": right / asked,
+            "low": low,
+            "high": high,
+            "n": asked,
+        }
+    )
+    if output is not None:
+        _write(frame, Path(output))
+    return Difficulty(
+        frame=frame,
+        data=data or examples.name,
+        file=None if output is None else str(output),
+        right=right,
+        asked=asked,
+    )
+
+
+def _opened(
+    source: str | Path | Recipe | TestSet | TrainingData, data: str | None
+) -> tuple[TrainingData, str, int | None]:
+    """The examples, the folder that files are in, and the threads that a recipe says."""
+    if isinstance(source, TestSet | TrainingData):
+        if data is not None:
+            raise InputError(f"data ({data!r}) names a data set of a recipe: give the recipe")
+        return (whole(source) if isinstance(source, TestSet) else source), ".", None
+    recipe = source if isinstance(source, Recipe) else read_recipe(source)
+    if data not in recipe.sources.data:
+        raise unknown("data set", str(data), recipe.sources.data)
+    found = prepare({"name": data}, recipe.sources.data, recipe.base)
+    return found, recipe.base, int(recipe.options["threads"])
+
+
+def _write(frame: pl.DataFrame, path: Path) -> None:
+    with write_atomically(path) as file:
+        if path.suffix == ".parquet":
+            frame.write_parquet(file)
+        else:
+            frame.write_csv(file)
 
 
 def train_member(
@@ -130,7 +223,6 @@ def train_member(
     optimiser: str = "AdamW",
     lr: float = 1e-3,
     seed: int = 0,
-    memory_gib: float = 2.0,
 ) -> Answer:
     """A function that trains ``model`` from random weights on a member's rows, and asks it."""
 
@@ -144,7 +236,6 @@ def train_member(
                 [],
                 batch_size=batch_size,
                 seed=seed + member.number,
-                memory_gib=memory_gib,
             )
             stream.keep(member.train)
             module = network.module.train()
@@ -164,30 +255,3 @@ def train_member(
         return answers[member.held_out]
 
     return answer
-
-
-def write_difficulty(path: str | Path, found: Difficulty) -> None:
-    """A CSV or Parquet file, a row per example: what ``difficulty = {scores = …}`` reads.
-
-    Columns: example, label, score, consistency, low and high (its 95 % Clopper–Pearson interval),
-    and n, the models that were asked.
-    """
-    low, high = clopper_pearson(found.consistency, found.asked, 0.95)
-    frame = pl.DataFrame(
-        {
-            "example": list(found.examples),
-            "label": found.labels,
-            "score": found.score,
-            "consistency": found.consistency,
-            "low": low,
-            "high": high,
-            "n": found.asked,
-        }
-    )
-    buffer = BytesIO()
-    if Path(path).suffix == ".parquet":
-        frame.write_parquet(buffer)
-    else:
-        frame.write_csv(buffer)
-    with write_atomically(path) as file:
-        file.write(buffer.getvalue())

@@ -41,6 +41,7 @@ from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.evaluation.models.spec import stamp
 from shiftbed.evaluation.models.torch_model import TorchModel, seeded, wrap
 from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.training.arguments import checked_start
 
 if TYPE_CHECKING:
     from shiftbed.evaluation.models.spec import Request
@@ -239,9 +240,6 @@ def _rows(state: dict[str, Tensor] | None) -> int | None:
     return len(matrices[-1]) if matrices else None
 
 
-PREFIXES = ("timm", "torchvision", "python", "torch", "nets")
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Network:
     """A network in training: pixels in [0, 1] to logits."""
@@ -286,14 +284,15 @@ def make_network(
     """A network with a head of ``classes`` outputs.
 
     ``start``: "pretrained" (the library's weights), "random" (drawn with ``seed``), "file:WEIGHTS"
-    (relative to ``base``), or "run:ID", whose ``weights`` and ``old_classes`` are then given.
+    (relative to ``base``), or "run:ID", whose ``weights`` and ``old_classes`` are then given. All
+    weights of a file must fit. What a ``python:`` function returns is its start, drawn with the
+    seed if it draws, unless there is a file.
 
     >>> make_network("timm:resnet10t?size=32", 7).heads[0].out_features
     7
     """
     prefix = spec.partition(":")[0]
-    if prefix not in PREFIXES:
-        raise unknown("kind of model to train", prefix, PREFIXES)
+    checked_start(spec, start)
     if start.startswith("file:"):
         weights = existing(Path(base) / start.removeprefix("file:"), "start")
         network = _resolved(spec, prefix, None, seed, weights)

@@ -1,15 +1,14 @@
 """What one training step minimises, and what else happens around a step: the two seams of training.
 
 An ``Objective`` turns a network and a batch into a loss. A ``Hook`` acts between steps: it masks
-weights, leaves out examples, writes down accuracies. Both are made from a recipe's table by a
-function that ``OBJECTIVES`` or ``HOOKS`` names; README.md beside this says how to add one.
+weights, leaves out examples, writes down accuracies. Both are made from a recipe's table by what
+``OBJECTIVES`` and ``HOOKS`` of arguments.py name; README.md beside this says how to add one.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch.nn import functional
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.training.arguments import HOOKS, OBJECTIVES, construct
 
 if TYPE_CHECKING:
     from shiftbed.training.loop import Run
@@ -192,24 +192,6 @@ class MeanSquares(Objective):
         return functional.mse_loss(logits, target)
 
 
-OBJECTIVES: dict[str, str] = {
-    "cross-entropy": "shiftbed.training.objective:CrossEntropy",
-    "mse": "shiftbed.training.objective:MeanSquares",
-    "augmix": "shiftbed.training.objective:Consistency",
-    "replay": "shiftbed.training.forgetting:Replay",
-    "class-map": "shiftbed.training.class_map:Mapped",
-    "contrastive": "shiftbed.training.contrastive:Contrastive",
-}
-"""Name in a recipe → MODULE:FUNCTION, called with the table's other keys."""
-HOOKS: dict[str, str] = {
-    "prune": "shiftbed.training.prune:make",
-    "phase_out": "shiftbed.training.curriculum:PhaseOut",
-    "switch": "shiftbed.training.curriculum:Switch",
-    "watch": "shiftbed.training.forgetting:Watch",
-}
-"""Key of a recipe (``prune``, ``phase_out``, …) → MODULE:FUNCTION, called with its table."""
-
-
 def make_objective(table: Mapping[str, Any]) -> Objective:
     """An objective from ``{name = "…", …}``.
 
@@ -220,27 +202,16 @@ def make_objective(table: Mapping[str, Any]) -> Objective:
     if name not in OBJECTIVES:
         raise unknown("objective", name, OBJECTIVES)
     options = {key: value for key, value in table.items() if key != "name"}
-    made = _made(OBJECTIVES[name], f"objective {name!r}", options)
+    made = construct(OBJECTIVES[name][0], f"objective {name!r}", options)
     assert isinstance(made, Objective)
     return made
 
 
 def make_hook(key: str, table: Mapping[str, Any]) -> Hook:
     """A hook from a recipe's key and its table."""
-    if key not in HOOKS:
-        raise unknown("hook", key, HOOKS)
-    made = _made(HOOKS[key], key, table)
+    made = construct(HOOKS[key][0], key, table)
     assert isinstance(made, Hook)
     return made
-
-
-def _made(where: str, what: str, options: Mapping[str, Any]) -> Any:
-    module, _, name = where.partition(":")
-    function = getattr(import_module(module), name)
-    try:
-        return function(**options)
-    except TypeError as error:
-        raise InputError(f"{what}: {str(error).partition(')')[2].strip() or error}") from None
 
 
 def jensen_shannon(logits: tuple[Tensor, ...]) -> Tensor:

@@ -1,10 +1,9 @@
 """Training data: examples chosen from data sets, read when they are needed or held in memory."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from PIL import Image
 
 from shiftbed.catalogue import policy_of
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data import DigestCache, Images, TestSet, batches, open_test_set
+from shiftbed.evaluation.data import TestSet, batches, open_test_set
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.training.select import (
     class_rows,
@@ -108,58 +107,15 @@ def decoded(
     return np.concatenate(parts)
 
 
-@dataclass(frozen=True, eq=False)
-class _InMemory(Images):
-    """Pictures of an array (N, H, W) or (N, H, W, C)."""
+def whole(test_set: TestSet) -> TrainingData:
+    """All labelled examples of a test set as training data.
 
-    array: NDArray[np.uint8]
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def data(self, row: int) -> bytes:
-        buffer = BytesIO()
-        self.load(row).save(buffer, format="PNG")
-        return buffer.getvalue()
-
-    def load(self, row: int) -> Image.Image:
-        pixels = self.array[row]
-        return Image.fromarray(pixels[:, :, 0] if pixels.shape[-1:] == (1,) else pixels)
-
-    def take(self, rows: Rows) -> "_InMemory":
-        return _InMemory(self.array[rows])
-
-    def digests(self, cache: DigestCache | None) -> list[bytes]:
-        return [hashlib.sha256(one.tobytes()).digest() for one in self.array]
-
-
-def from_arrays(
-    pixels: NDArray[np.uint8],
-    labels: Sequence[int] | Rows,
-    *,
-    name: str = "arrays",
-    examples: Sequence[str] | None = None,
-    classes: int | None = None,
-) -> TrainingData:
-    """Training data from uint8 images (N, H, W) or (N, H, W, C) and their labels.
-
-    >>> from_arrays(np.zeros((3, 8, 8), np.uint8), [0, 1, 1]).counts
-    {'arrays': 3}
+    >>> whole(TestSet(np.zeros((3, 8, 8), np.uint8), [0, 1, 1], "tiny")).counts
+    {'tiny': 3}
     """
-    if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4):
-        raise InputError(f"images must be uint8 (N, H, W[, C]), got {pixels.dtype} {pixels.shape}")
-    own = np.asarray(labels, dtype=np.int64)
-    digits = len(str(max(len(pixels) - 1, 0)))
-    ids = tuple(examples or (f"{row:0{digits}d}" for row in range(len(pixels))))
-    count = int(own.max(initial=-1)) + 1 if classes is None else classes
-    test_set = TestSet(
-        name=name,
-        examples=ids,
-        labels=own,
-        images=_InMemory(pixels),
-        classes=tuple(map(str, range(count))),
+    return _together(
+        {test_set.name: (test_set, np.flatnonzero(test_set.labels >= 0))}, test_set.name
     )
-    return _together({name: (test_set, np.arange(len(own)))}, name)
 
 
 def prepare(
@@ -247,14 +203,14 @@ def _opened(path: str, options: tuple[tuple[str, Any], ...]) -> TestSet:
     return open_test_set(path, **dict(options))
 
 
-def _whole(path: str, options: Mapping[str, Any]) -> TestSet:
+def _all_of(path: str, options: Mapping[str, Any]) -> TestSet:
     frozen = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in options.items())
     return _opened(path, frozen)
 
 
 def open_data(spec: DataSpec) -> TestSet:
     """A data set without what is held out, excluded or has no label."""
-    test_set = _whole(spec.path, spec.options)
+    test_set = _all_of(spec.path, spec.options)
     left = test_set.labels >= 0
     if spec.held_out is not None:
         left[held_out_rows(test_set.examples, test_set.labels, spec.held_out)] = False
@@ -266,7 +222,7 @@ def open_data(spec: DataSpec) -> TestSet:
 
 def held_out_part(path: str, options: Mapping[str, Any], share: float) -> TestSet:
     """The part of a data set that ``open_data`` leaves out."""
-    test_set = _whole(path, options)
+    test_set = _all_of(path, options)
     rows = held_out_rows(test_set.examples, test_set.labels, share)
     return test_set.subset(np.sort(rows))
 

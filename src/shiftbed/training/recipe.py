@@ -48,7 +48,7 @@ from typing import Any
 
 from shiftbed.engine.toml_files import beside, errors_in, known_keys, read_toml
 from shiftbed.errors import InputError, unknown
-from shiftbed.training.arguments import HOOK_KEYS, JOB_KEYS, normalised, with_patterns
+from shiftbed.training.arguments import HOOKS, JOB_KEYS, normalised, with_patterns
 from shiftbed.training.estimators import is_classical, read_estimator
 from shiftbed.training.sources import Sources, read_sources
 
@@ -270,7 +270,7 @@ def _flag(value: Any) -> bool:
 
 def _jobs(name: str, table: Mapping[str, Any], sources: Sources) -> Iterator[Job]:
     """All combinations, chained over stages: a run of an earlier stage is shared by later ones."""
-    known_keys(table, (*_LABELS, *JOB_KEYS, *HOOK_KEYS), "[[grid]]")
+    known_keys(table, (*_LABELS, *JOB_KEYS, *HOOKS), "[[grid]]")
     labels = {key: table[key] for key in ("kind", "in_fit_set") if key in table}
     if labels.get("in_fit_set", "final") not in FIT:
         raise unknown("in_fit_set", str(labels["in_fit_set"]), FIT)
@@ -279,7 +279,7 @@ def _jobs(name: str, table: Mapping[str, Any], sources: Sources) -> Iterator[Job
     before: list[Job | None] = [None]
     seen: set[str] = set()
     for depth, stage in enumerate(stages):
-        known_keys(stage, (*JOB_KEYS, *HOOK_KEYS), "[[grid.stages]]")
+        known_keys(stage, (*JOB_KEYS, *HOOKS), "[[grid.stages]]")
         swept = with_patterns(common | stage, sources.data)
         after: list[Job | None] = []
         for arguments in combinations(swept):

@@ -255,7 +255,7 @@ def finished_model(task: TrainTask, step: int, done: dict[str, Any]) -> Model:
     network = make_network(
         spec_near(str(task.job.arguments["model"]), task.base),
         int(done["outputs"]),
-        "weights",
+        "run:",
         weights=task.folder.weights(step),
         old_classes=int(done["outputs"]),
     )

@@ -1,33 +1,230 @@
-"""``sweep``: jobs of a recipe to the runners; what is finished is left alone."""
+"""``train``: the jobs of a recipe to the runners; what is finished is left alone."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from shiftbed.display import Result, Table
 from shiftbed.engine.jobs import Done
 from shiftbed.engine.run import RUNNERS
 from shiftbed.engine.runners import Work, in_process, in_processes
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore
-from shiftbed.training.recipe import Job, Recipe
+from shiftbed.training.recipe import Job, Recipe, canonical, read_recipe
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Trained(Result):
+    """How the runs of a recipe ended; ``frame`` has a row per run."""
+
+    recipe: str
+    store: str
+    """Where the predictions of all checkpoints are: a testbed."""
+    finished: tuple[str, ...]
+    """Runs that are finished now, those of earlier calls among them."""
+    found_finished: int
+    """How many of them were so before."""
+    failed: Mapping[str, str]
+    """Run → why."""
+    examples: int
+    """Training examples seen in this call."""
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "recipe": self.recipe,
+            "store": self.store,
+            "finished": len(self.finished),
+            "found_finished": self.found_finished,
+            "failed": [{"run": run, "error": why} for run, why in self.failed.items()],
+            "examples": self.examples,
+            "seconds": self.seconds,
+            "notes": list(self.notes),
+        }
+
+    def tables(self) -> Iterable[Table]:
+        lines = [
+            f"{self.recipe}: {len(self.finished)} runs finished, {self.found_finished} of them "
+            f"before; {self.examples:,} examples in {self.seconds:,.0f} s.",
+            *self.notes,
+            *(f"failed: {run}: {why}" for run, why in self.failed.items()),
+            f"Scores: shiftbed score {self.store}; lines: shiftbed fit --testbed {self.store}",
+        ]
+        yield Table(notes=tuple(lines))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PlannedJobs(Result):
+    """The jobs that a recipe stands for; ``frame`` has a row per job."""
+
+    recipe: Recipe
+    jobs: tuple[Job, ...]
+
+    def _counts(self) -> dict[str, Any]:
+        jobs, recipe = self.jobs, self.recipe
+        return {
+            "recipe": recipe.name,
+            "networks": sum(not job.classical for job in jobs),
+            "classical": sum(job.classical for job in jobs),
+            "by_data_size": dict(Counter(job.data_size for job in jobs)),
+            "by_grid": {one.name: len(one.jobs) for one in recipe.grids},
+            "all_grids": len(recipe.jobs(["all"])),
+            "data_sets": len({job.training_data for job in jobs}),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        named = ("id", "run", "grid", "stage", "parent", "training_data", "data_size")
+        listed = [
+            {name: getattr(job, name) for name in named}
+            | {key: value for key, value in job.arguments.items() if key != "sources"}
+            for job in self.jobs
+        ]
+        return self._counts() | {"jobs": listed}
+
+    def tables(self) -> Iterable[Table]:
+        counts, more = self._counts(), len(self.jobs) - _SHOWN
+        kinds = {"networks": counts["networks"], "classical models": counts["classical"]}
+        what = ", ".join(f"{n:,} {kind}" for kind, n in kinds.items() if n) or "0 networks"
+        sizes = ", ".join(f"{size}: {n:,}" for size, n in counts["by_data_size"].items())
+        extra = [one.name for one in self.recipe.grids if one.extra]
+        notes = [f"{more:,} more: --json lists all."] if more > 0 else []
+        if extra:
+            notes.append(f"With the extra grids ({', '.join(extra)}): {counts['all_grids']:,}.")
+        columns = {name.replace("_", " "): name for name in self.frame.columns}
+        columns["size"] = columns.pop("data size")
+        order = ["run", "training data", "size", "tune", "start", "augmentation", "grid"]
+        yield Table.of(
+            f"{self.recipe.name}: {what} ({sizes})",
+            self.frame.head(_SHOWN),
+            {name: columns[name] for name in order},
+            left=7,
+            notes=notes,
+        )
+
+
+def planned_jobs(recipe: str | Path | Recipe, *, grids: Iterable[str] = ()) -> PlannedJobs:
+    """The jobs of a recipe, counted and listed; nothing is trained, and torch is not needed."""
+    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
+    jobs = tuple(read.jobs(grids))
+    rows = [
+        {
+            "run": job.run,
+            "training_data": job.training_data,
+            "data_size": job.data_size,
+            "tune": job.arguments.get("tune", "–"),
+            "start": job.arguments.get("start", "–"),
+            "augmentation": "–"
+            if job.classical
+            else "+".join(step["name"] for step in job.arguments["augmentation"]) or "none",
+            "grid": job.grid,
+        }
+        for job in jobs
+    ]
+    return PlannedJobs(frame=pl.DataFrame(rows), recipe=read, jobs=jobs)
 
 
 @dataclass(kw_only=True)
-class Sweep:
-    """How a sweep ended."""
+class _Sofar:
+    """What is known while jobs run."""
 
     finished: list[str] = field(default_factory=list)
-    """Runs that are finished now, those of earlier sweeps among them."""
-    found_finished: int = 0
     failed: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     examples: int = 0
-    """Training examples seen in this sweep."""
-    seconds: float = 0.0
+
+    def hear(self, done: Done) -> None:
+        run = done.key[0]
+        if done.error:
+            self.failed[run] = done.error
+        else:
+            self.finished.append(run)
+        self.notes += [f"{run}: {note}" for note in done.notes]
 
 
-def tasks(recipe: Recipe, jobs: Iterable[Job]) -> list[Any]:
+def train(
+    recipe: str | Path | Recipe,
+    *,
+    grids: Iterable[str] = (),
+    runner: str = "local",
+    workers: int = 2,
+    address: str | None = None,
+    store: str | Path | None = None,
+    report: Callable[[Done], None] = lambda done: None,
+    announce: Callable[[list[Any]], None] = lambda tasks: None,
+) -> Trained:
+    """Train what a recipe describes; the same call again goes on where this one stopped.
+
+    ``recipe`` is a recipe.toml or one that was read; ``grids`` are names of its grids (default: all
+    that are not extra); ``store`` replaces the recipe's. Stages run one after the other. A job that
+    fails is recorded, and the rest goes on; a table that cannot be used is refused before any job
+    starts. ``report`` hears of every checkpoint, ``announce`` of what there is to do.
+    """
+    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
+    from shiftbed.training.training import is_finished
+
+    if runner not in RUNNERS:
+        raise unknown("runner", runner, RUNNERS)
+    read = read if store is None else replace(read, store=str(store))
+    jobs = read.jobs(grids)
+    _check(jobs)
+    opened = PredictionStore(read.store)
+    opened.write_about(_about(read, opened.about()))
+    tasks = _tasks(read, jobs)
+    before = {task.key for task in tasks if is_finished(task, opened)}
+    todo = [task for task in tasks if task.key not in before]
+    announce(todo)
+    so_far = _Sofar(finished=[task.job.run for task in tasks if task.key in before])
+    clock = time.perf_counter()
+
+    def seen(done: Done) -> None:
+        so_far.examples += done.images
+        report(done)
+
+    for stage in sorted({task.job.stage for task in todo}):
+        ready = []
+        for task in (one for one in todo if one.job.stage == stage):
+            if task.job.parent in so_far.failed:
+                so_far.failed[task.job.run] = f"the run it starts from failed: {task.job.parent}"
+            else:
+                ready.append(task)
+        for done in _runner(runner, workers, address, read)(ready, seen):
+            so_far.hear(done)
+    return Trained(
+        frame=_frame(jobs, so_far),
+        recipe=read.name,
+        store=read.store,
+        finished=tuple(so_far.finished),
+        found_finished=len(before),
+        failed=so_far.failed,
+        examples=so_far.examples,
+        seconds=time.perf_counter() - clock,
+        notes=tuple(so_far.notes),
+    )
+
+
+def _frame(jobs: Iterable[Job], so_far: _Sofar) -> pl.DataFrame:
+    rows = [
+        {
+            "run": job.run,
+            "training_data": job.training_data,
+            "data_size": job.data_size,
+            "grid": job.grid,
+            "finished": job.run in so_far.finished,
+            "error": so_far.failed.get(job.run),
+        }
+        for job in jobs
+    ]
+    return pl.DataFrame(rows, schema_overrides={"error": pl.String})
+
+
+def _tasks(recipe: Recipe, jobs: Iterable[Job]) -> list[Any]:
     """Jobs with what they need of the recipe."""
     from shiftbed.training.runs import TrainTask
 
@@ -47,65 +244,30 @@ def tasks(recipe: Recipe, jobs: Iterable[Job]) -> list[Any]:
     ]
 
 
-def sweep(
-    recipe: Recipe,
-    *,
-    grids: Iterable[str] = (),
-    runner: str = "local",
-    workers: int = 2,
-    address: str | None = None,
-    store: str | None = None,
-    report: Callable[[Done], None] = lambda done: None,
-    announce: Callable[[list[Any]], None] = lambda tasks: None,
-) -> Sweep:
-    """Run the jobs that are not finished; the same call again goes on where this one stopped.
+def _check(jobs: Iterable[Job]) -> None:
+    """Make everything that tables name once, so that a wrong one is refused before a job starts."""
+    import torch
 
-    Stages run one after the other. A job that fails is recorded, and the rest goes on.
-    """
-    from shiftbed.training.training import is_finished
+    from shiftbed.training.augment import label_of
+    from shiftbed.training.loop import make_optimiser, make_schedule
+    from shiftbed.training.objective import make_hook, make_objective
 
-    if runner not in RUNNERS:
-        raise unknown("runner", runner, RUNNERS)
-    recipe = recipe if store is None else replace(recipe, store=store)
-    opened = PredictionStore(recipe.store)
-    opened.write_about(_about(recipe, opened.about()))
-    summary = Sweep()
-    todo = []
-    for task in tasks(recipe, recipe.jobs(grids)):
-        if is_finished(task, opened):
-            summary.finished.append(task.job.run)
-        else:
-            todo.append(task)
-    summary.found_finished = len(summary.finished)
-    announce(todo)
-    clock = time.perf_counter()
-
-    def hear(done: Done) -> None:
-        summary.examples += done.images
-        report(done)
-
-    for stage in sorted({task.job.stage for task in todo}):
-        ready = []
-        for task in todo:
-            if task.job.stage != stage:
-                continue
-            if task.job.parent in summary.failed:
-                summary.failed[task.job.run] = f"the run it starts from failed: {task.job.parent}"
-            else:
-                ready.append(task)
-        for done in _runner(runner, workers, address, recipe)(ready, hear):
-            _note(summary, done)
-    summary.seconds = time.perf_counter() - clock
-    return summary
-
-
-def _note(summary: Sweep, done: Done) -> None:
-    run = done.key[0]
-    if done.error:
-        summary.failed[run] = done.error
-    else:
-        summary.finished.append(run)
-    summary.notes += [f"{run}: {note}" for note in done.notes]
+    seen: set[str] = set()
+    for job in jobs:
+        given = {k: v for k, v in job.arguments.items() if k in ("objective", "augmentation")}
+        given |= {k: job.arguments.get(k) for k in ("optimiser", "schedule", "hooks")}
+        if job.classical or canonical(given) in seen:
+            continue
+        seen.add(canonical(given))
+        try:
+            make_objective(given["objective"])
+            label_of(given["augmentation"])
+            for key, table in (given["hooks"] or {}).items():
+                make_hook(key, table)
+            optimiser = make_optimiser(given["optimiser"], [torch.nn.Parameter(torch.zeros(1, 1))])
+            make_schedule(given["schedule"], optimiser, steps=1000, epochs=10)
+        except InputError as error:
+            raise InputError(f"grid {job.grid!r}: {error}") from None
 
 
 def _runner(
@@ -126,8 +288,7 @@ def _runner(
 
 def _about(recipe: Recipe, old: dict[str, Any]) -> dict[str, Any]:
     """The testbed's record; shifts and models of other sweeps into the same store stay."""
-    known = {one.id for one in recipe.sources.settings}
-    if not known:
+    if not recipe.sources.settings:
         raise InputError("the recipe evaluates nothing: give it [[test_sets]]")
     shifts = {one["name"]: one for one in old.get("shifts", [])}
     shifts |= {one.name: asdict(one) for one in recipe.sources.shifts}

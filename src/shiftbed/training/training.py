@@ -18,7 +18,7 @@ from shiftbed.errors import unknown
 from shiftbed.evaluation.models import TorchModel
 from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.store import PredictionStore
-from shiftbed.training.arguments import HOOK_KEYS
+from shiftbed.training.arguments import HOOKS
 from shiftbed.training.augment import keeping_generators
 from shiftbed.training.classical import details_of_fitted, fit, limited
 from shiftbed.training.evaluation import Answer, Opened, evaluate, is_evaluated
@@ -53,7 +53,7 @@ class Training:
         self.network = start_network(task, self.data.classes)
         self.hooks = [
             make_hook(key, arguments["hooks"][key])
-            for key in HOOK_KEYS
+            for key in HOOKS
             if key in arguments.get("hooks", {})
         ]
         self.kept: dict[str, torch.Tensor] = {}
