@@ -135,11 +135,14 @@ class TestEveryTable:
     [
         (["fit", "--shift", "imagenet-v3"], "did you mean 'imagenet-v2'"),
         (["fit", "-t", "imagenet-testbed", "--shift", "x"], "did you mean 'imagenet-testbed-2020'"),
-        (["fit"], "give --shift, or at least one --id and an --ood"),
-        (["fit", "--shift", "imagenet-v2", "--id", "val"], "give either --shift, or --id"),
+        (["fit"], "give a shift, or at least one ID setting (id) and an OOD"),
+        (
+            ["fit", "--shift", "imagenet-v2", "--id", "val"],
+            "give either a shift, or ID settings",
+        ),
         (["fit", "--shift", "imagenet-v2", "--scale", "cubic"], "unknown scale 'cubic'"),
         (["fit", "--shift", "imagenet-v2", "--level", "95"], "level must lie between 0 and 1"),
-        (["fit", "--shift", "imagenet-v2", "--knee", "x"], "--knee must be"),
+        (["fit", "--shift", "imagenet-v2", "--knee", "x"], "knee must be"),
         (
             ["fit", "--shift", "imagenet-a", "--knee", "none"],
             "'resnet50' has an accuracy of exactly",
@@ -159,7 +162,7 @@ class TestEveryTable:
         (["place", "--model", "resnet"], "unknown model"),
         (["compare", "resnet50", "resnet51"], "did you mean"),
         (["rank", "--by", "colour"], "unknown column to sort by"),
-        (["plan", "--delta", "2"], "--delta must be a fraction"),
+        (["plan", "--delta", "2"], "delta must be a fraction"),
         (["reproduce", "taori2021"], "did you mean 'taori2020'"),
         (["testbeds", "show", "nothing.parquet"], "no such testbed file"),
         (["plot", "-o", "x.gif", "--shift", "imagenet-v2"], ".png"),

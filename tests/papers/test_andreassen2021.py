@@ -15,7 +15,7 @@ IMAGENET = SHARED / "imagenetv2_67models_imagenet-validation-original.npz"
 
 
 def cells_of(*predictions: Path) -> dict[tuple[str, str, str], Cell]:
-    cells = reproduce("andreassen2021", predictions=predictions)
+    cells = reproduce("andreassen2021", predictions=predictions).cells
     return {(cell.table, cell.row, cell.column): cell for cell in cells}
 
 

@@ -14,7 +14,7 @@ from shiftbed.testbed.select import choose
 
 @pytest.fixture(scope="module")
 def cells() -> tuple[Cell, ...]:
-    return reproduce("fridovich2022")
+    return reproduce("fridovich2022").cells
 
 
 @pytest.mark.parametrize(

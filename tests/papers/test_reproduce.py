@@ -75,7 +75,7 @@ def test_tables_share_their_decimals_and_text_does_not() -> None:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_cells_are_plain_and_explained(paper: str) -> None:
-    cells = reproduce(paper)
+    cells = reproduce(paper).cells
     assert json.loads(json.dumps([asdict(cell) for cell in cells], allow_nan=False))
     for cell in cells:
         assert cell.status in STATUSES
@@ -89,3 +89,13 @@ def test_unknown_papers_and_needless_predictions_are_refused() -> None:
         reproduce("taori2021")
     with pytest.raises(InputError, match="takes no predictions"):
         reproduce("taori2020", predictions=["some.npz"])
+
+
+def test_only_one_status_is_kept_and_all_are_counted() -> None:
+    whole, some = reproduce("shi2023"), reproduce("shi2023", only="equal")
+    assert {cell.status for cell in some.cells} == {"equal"}
+    assert some.notes == whole.notes
+    assert len(some.frame) == len(some.cells) < len(whole.frame)
+    assert json.loads(some.to_json())["cells"][0]["status"] == "equal"
+    with pytest.raises(InputError, match="unknown status"):
+        reproduce("shi2023", only="same")

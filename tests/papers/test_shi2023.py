@@ -4,7 +4,7 @@ from collections import Counter
 
 from shiftbed.papers import reproduce
 
-CELLS = reproduce("shi2023")
+CELLS = reproduce("shi2023").cells
 
 
 def test_every_average_row_follows_from_its_columns() -> None:

@@ -15,7 +15,7 @@ from shiftbed.testbed.select import choose
 
 @pytest.fixture(scope="module")
 def cells() -> dict[tuple[str, str, str], Cell]:
-    return {(cell.table, cell.row, cell.column): cell for cell in reproduce("taori2020")}
+    return {(cell.table, cell.row, cell.column): cell for cell in reproduce("taori2020").cells}
 
 
 def test_every_legible_cell_of_table_1(cells: dict[tuple[str, str, str], Cell]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from shiftbed.papers import printed, reproduce
 from shiftbed.papers.wenzel2022 import DOMAINS, pairs
 
-CELLS = reproduce("wenzel2022")
+CELLS = reproduce("wenzel2022").cells
 
 
 def test_table_2_for_eight_of_nine_models() -> None:

@@ -7,8 +7,8 @@ from shiftbed.results.sensitivity import sensitivity
 
 def test_every_choice_is_the_fit_it_says(imagenet):
     found = sensitivity(imagenet, "resnet50_augmix", "objectnet")
-    assert len(found.choices) == 3 * 3 * 3 + 3 * 3 * 2  # with the threshold only on its own axis
-    row = found.choices.filter(
+    assert len(found.frame) == 3 * 3 * 3 + 3 * 3 * 2  # with the threshold only on its own axis
+    row = found.frame.filter(
         pl.col("fit_set") == "all",
         pl.col("scale") == "probit",
         pl.col("id") == "val",
@@ -30,7 +30,7 @@ def test_signs(imagenet):
 
 
 def test_planes_and_knees_are_among_the_choices(imagenet):
-    choices = sensitivity(imagenet, "resnet50_augmix", "imagenet-a").choices
+    choices = sensitivity(imagenet, "resnet50_augmix", "imagenet-a").frame
     assert choices.filter(pl.col("id").str.contains(r"\+"), pl.col("knee").is_not_null()).is_empty()
     assert not choices.filter(pl.col("id").str.contains(r"\+")).is_empty()
     assert set(choices["knee"].drop_nulls()) == {0.9186, 0.7613}
@@ -38,7 +38,7 @@ def test_planes_and_knees_are_among_the_choices(imagenet):
 
 def test_what_cannot_be_computed_is_a_row_with_a_reason(imagenet):
     few = imagenet.where("model=*vgg1[16]*")
-    choices = sensitivity(few, "vgg16", "imagenet-a").choices
+    choices = sensitivity(few, "vgg16", "imagenet-a").frame
     reasons = choices.filter(pl.col("effective").is_null())["why"]
     assert len(reasons)
     assert reasons.str.contains("too few models").all()

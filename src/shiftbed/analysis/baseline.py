@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -210,6 +210,10 @@ def fit_baseline(
     points, target = check_fractions(_matrix(given, k)), check_fractions(y)
     if len(points) != len(target):
         raise InputError(f"x has {len(points)} models but y has {len(target)}")
+    if on_boundary not in get_args(OnBoundary):
+        raise InputError(f"on_boundary must be raise, drop or clip, got {on_boundary!r}")
+    if bootstrap < 0:
+        raise InputError(f"bootstrap must not be negative, got {bootstrap}")
     names = tuple(models) if models is not None else tuple(f"model {i}" for i in range(len(target)))
     settings = tuple(id_settings) if id_settings else tuple(f"id {i + 1}" for i in range(k))
     if knee is not None and k > 1:
@@ -301,7 +305,7 @@ def _bootstrap(a: Floats, y: Floats, w: Floats, draws: int, seed: int) -> Floats
     so two matrix products of the counts with the m outer products do all resamples.
     """
     p = a.shape[1]
-    if draws <= 0:
+    if not draws:
         return np.empty((0, p))
     centre = a.mean(axis=0)
     centre[0] = 0.0

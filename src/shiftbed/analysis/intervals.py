@@ -11,10 +11,10 @@ from shiftbed.errors import InputError
 Floats = NDArray[np.float64]
 
 
-def check_level(level: float) -> float:
-    """A confidence level must lie strictly between 0 and 1."""
+def check_level(level: float, what: str = "level") -> float:
+    """A confidence level (power, false discovery rate) must lie strictly between 0 and 1."""
     if not 0.0 < level < 1.0:
-        raise InputError(f"level must lie between 0 and 1 (such as 0.95), got {level!r}")
+        raise InputError(f"{what} must lie between 0 and 1 (such as 0.95), got {level!r}")
     return float(level)
 
 

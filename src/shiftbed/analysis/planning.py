@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.special import nctdtr, ndtr, ndtri, stdtrit
+from scipy.special import gammaincinv, ndtr, stdtrit
 
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.analysis.intervals import check_level
@@ -19,6 +19,7 @@ from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale
 
 Question = Literal["measured", "out-of-line"]
+QUESTIONS: tuple[Question, ...] = ("measured", "out-of-line")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,32 +64,43 @@ class Design:
         return float(self.scale.inverse_derivative(eta))
 
 
-def standard_error(design: Design, ood_accuracy: float) -> float:
-    """Standard error of ρ: √(y(1−y)/n_ood + (β′)² x(1−x)/n_id + (dβ/dη)² σ² h)."""
-    x = design.accuracy
-    slope = design._gain * design.slope * float(design.scale.derivative(x))
-    fit = (design._gain * design.scatter) ** 2 * design._leverage
-    ood = ood_accuracy * (1 - ood_accuracy) / design.ood_images
-    return float(np.sqrt(ood + slope**2 * x * (1 - x) / design.id_images + fit))
+def power_of(design: Design, delta: float, question: Question) -> float:
+    """Probability of detecting ρ = δ: that of a non-central t beyond ±t_dof(level).
 
-
-def power(design: Design, delta: float, question: Question) -> float:
-    """Probability of detecting ρ = δ.
-
-    *measured*: Φ(δ/se − z) + Φ(−δ/se − z). *out-of-line*: the chance that a non-central t with
-    m − 2 degrees of freedom, non-centrality (S(β+δ) − S(β))/(σ√(1+h)), leaves ±t.
+    *measured*: non-centrality δ/se, se² = V_fit + V_images with V_fit = (dβ/dη)² σ² h and
+    V_images = y(1−y)/n_ood + (β′)² x(1−x)/n_id; only V_fit is estimated from models, so
+    dof = (m − 2)·(se²/V_fit)² as in the interval itself. *out-of-line*: non-centrality
+    (S(β+δ) − S(β))/(σ√(1+h)), m − 2 degrees of freedom.
     """
     check_level(design.level)
-    target = _target(design, delta)
-    tail = 0.5 + design.level / 2
+    x, y, dof = design.accuracy, _target(design, delta), design.models - 2.0
     if question == "measured":
-        ratio, z = abs(delta) / standard_error(design, target), float(ndtri(tail))
-        return float(ndtr(ratio - z) + ndtr(-ratio - z))
-    dof = design.models - 2
-    shift = float(design.scale.forward(target) - design.scale.forward(design.predicted))
-    away = abs(shift) / (design.scatter * np.sqrt(1.0 + design._leverage))
-    t = float(stdtrit(dof, tail))
-    return float(1.0 - nctdtr(dof, away, t) + nctdtr(dof, away, -t))
+        gain = design._gain * design.slope * float(design.scale.derivative(x))
+        images = y * (1 - y) / design.ood_images + gain**2 * x * (1 - x) / design.id_images
+        fit = (design._gain * design.scatter) ** 2 * design._leverage
+        dof *= min((images + fit) / max(fit, 1e-300), 1e6) ** 2
+        away, spread = abs(delta), np.sqrt(images + fit)
+    else:
+        away = abs(float(design.scale.forward(y) - design.scale.forward(design.predicted)))
+        spread = design.scatter * np.sqrt(1.0 + design._leverage)
+    if spread <= 0:
+        return 1.0
+    return _beyond(away / spread, float(stdtrit(dof, 0.5 + design.level / 2)), dof)
+
+
+def _beyond(away: float, t: float, dof: float) -> float:
+    """P(|T| > t) of a non-central t: E[Φ(δ − ts) + Φ(−δ − ts)] over s = √(χ²_dof/dof).
+
+    By quadrature over quantiles of s, since ``scipy.special.nctdtr`` is NaN far out.
+
+    >>> round(_beyond(2.0, 2.0, 20.0), 6), round(_beyond(12.0, 2.0, 20.0), 6)
+    (0.509815, 1.0)
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(128)
+    v = (nodes + 1.0) / 2.0
+    s = np.sqrt(2.0 * gammaincinv(dof / 2.0, v * v * (3.0 - 2.0 * v)) / dof)
+    found = (ndtr(away - t * s) + ndtr(-away - t * s)) @ (3.0 * v * (1.0 - v) * weights)
+    return min(float(found), 1.0)
 
 
 def smallest(design: Design, delta: float, question: Question, wanted: float) -> dict[str, object]:
@@ -164,11 +176,11 @@ def _first(
     high: int,
 ) -> int | None:
     """The smallest whole number in [low, high] with the wanted power (power grows with it)."""
-    if power(make(high), delta, question) < wanted:
+    if power_of(make(high), delta, question) < wanted:
         return None
     while low < high:
         middle = (low + high) // 2
-        if power(make(middle), delta, question) >= wanted:
+        if power_of(make(middle), delta, question) >= wanted:
             high = middle
         else:
             low = middle + 1
@@ -178,9 +190,11 @@ def _first(
 def _smallest_delta(design: Design, question: Question, wanted: float) -> float | None:
     """The smallest positive ρ this design detects with the wanted power."""
     low, high = 0.0, (1.0 - design.predicted) * (1 - 1e-9)
-    if power(design, high, question) < wanted:
+    if power_of(design, high, question) < wanted:
         return None
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if power(design, middle, question) >= wanted else (middle, high)
+        low, high = (
+            (low, middle) if power_of(design, middle, question) >= wanted else (middle, high)
+        )
     return high

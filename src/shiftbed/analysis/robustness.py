@@ -216,9 +216,12 @@ def _measurement(
     """ρ − bias ± t·√(var_fit + var_id + var_ood).
 
     The bias is what noise in the baseline models' x does to the slope. Independent noise is the
-    most of it there can be, so the conservative interval covers none to all of that.
+    most of it there can be, so the conservative interval covers none to all of that; so does one
+    that would otherwise leave out ρ itself, where too few models support the correction. Where a
+    size is unknown there is neither an interval nor a share of its variance.
     """
-    total = noise.var_fit + noise.var_id + noise.var_ood
+    known = (placed.n_id > 0).all(axis=1) & (placed.n_ood > 0)
+    total = np.where(known, noise.var_fit + noise.var_id + noise.var_ood, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         corrected = rho + placed.beta - scale.inverse(placed.a @ noise.coefficients)
         # Welch–Satterthwaite: only the fit's variance is estimated from few models.
@@ -228,11 +231,10 @@ def _measurement(
             for v in (noise.var_fit, noise.var_id, noise.var_ood)
         ]
     half = stdtrit(dof, 0.5 + level / 2) * np.sqrt(total)
-    half = np.where((placed.n_id > 0).all(axis=1) & (placed.n_ood > 0), half, np.nan)
-    centres = (rho, corrected) if conservative else (corrected, corrected)
+    other = rho if conservative else np.where(np.abs(corrected - rho) > half, rho, corrected)
     return {
-        "low": np.minimum(*centres) - half,
-        "high": np.maximum(*centres) + half,
+        "low": np.minimum(corrected, other) - half,
+        "high": np.maximum(corrected, other) + half,
         "fit_share": shares[0],
         "id_share": shares[1],
         "ood_share": shares[2],

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shiftbed.cli.fitting import ScaleName
+from shiftbed.cli.lines import ScaleName
 from shiftbed.cli.output import AsJson, Level, as_json, p_value, percent, points, table
 from shiftbed.cli.output import records as rows_of
 from shiftbed.cli.similarity import Most, OnlyModels

@@ -1,41 +1,105 @@
-"""``shiftbed fit``, ``rank`` and ``compare``: lines, and models against them."""
+"""Lines, and models against them: place, fit, rank, compare, groups, correlate, plan."""
 
 from typing import Annotated, Any
 
 import typer
 
-from shiftbed.cli.fitting import (
-    Boundary,
-    FitOn,
-    FullId,
-    Ids,
-    Knee,
-    Ood,
-    ScaleName,
-    ShiftName,
-    Threshold,
-    Weighted,
-    chosen_shift,
-    fit_options,
-)
-from shiftbed.cli.output import (
-    AsJson,
-    Level,
-    TestbedName,
-    as_json,
-    interval,
-    number,
-    p_value,
-    percent,
-    points,
-    records,
-    table,
-)
-from shiftbed.errors import InputError, unknown
+from shiftbed.cli.output import AsJson, Level, TestbedName, pairs, show
+
+TESTBED = "imagenet-testbed-2020"
+ScaleName = Annotated[str, typer.Option("--scale", help="linear, probit or logit.")]
+FitOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fit-on",
+        help="Baseline models: fit-set (default), all, COLUMN=PATTERN or COLUMN!=PATTERN; "
+        "several must all hold.",
+    ),
+]
+Threshold = Annotated[
+    float | None, typer.Option(help="Fit only models with at least this ID accuracy.")
+]
+FullId = Annotated[
+    bool, typer.Option("--full-id", help="Use the whole ID set as x, not its class twin.")
+]
+Knee = Annotated[
+    str, typer.Option(help="Where the line breaks in two: published, none, or an ID accuracy.")
+]
+Boundary = Annotated[
+    str,
+    typer.Option(
+        "--on-boundary", help="Accuracies of exactly 0 or 1 in the fit: raise, drop or clip."
+    ),
+]
+Fdr = Annotated[float, typer.Option(help="False discovery rate of 'out of line'.")]
+ShiftName = Annotated[str | None, typer.Option("--shift", "-s", help="A shift of the testbed.")]
+Shifts = Annotated[list[str] | None, typer.Option("--shift", "-s", help="Only these shifts.")]
+Ids = Annotated[
+    list[str] | None, typer.Option("--id", help="An ID setting (several make a plane).")
+]
+Ood = Annotated[str | None, typer.Option("--ood", help="The OOD setting, with --id.")]
+
+
+def place(
+    testbed: TestbedName = TESTBED,
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="SETTING=ACCURACY, such as val=0.7613 or val=38065/50000."),
+    ] = None,
+    ood: Annotated[
+        list[str] | None,
+        typer.Option("--ood", help="SETTING=ACCURACY (or SHIFT=ACCURACY), likewise."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Place a model that the testbed already has.")
+    ] = None,
+    predictions: Annotated[
+        list[str] | None,
+        typer.Option(help="SETTING=FILE.npz: your predictions on the testbed's own images."),
+    ] = None,
+    name: Annotated[str, typer.Option(help="What to call your model.")] = "your model",
+    parent: Annotated[
+        str | None, typer.Option(help="The model it derives from, for relative robustness.")
+    ] = None,
+    multi: Annotated[
+        bool, typer.Option("--multi", help="Control for all given ID settings at once (a plane).")
+    ] = False,
+    scale: ScaleName = "logit",
+    fit_on: FitOn = None,
+    threshold: Threshold = None,
+    knee: Knee = "published",
+    level: Level = 0.95,
+    fdr: Fdr = 0.05,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="ρ under every defensible choice.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Place your model: its effective robustness per shift, with intervals, and what to cite."""
+    from shiftbed.results.place import place
+
+    found = place(
+        testbed,
+        pairs(ids or [], "--id", "SETTING=ACCURACY"),
+        pairs(ood or [], "--ood", "SETTING=ACCURACY"),
+        predictions=pairs(predictions or [], "--predictions", "SETTING=FILE.npz"),
+        name=name,
+        model=model,
+        parent=parent,
+        multi=multi,
+        scale=scale,
+        fit_on=fit_on,
+        threshold=threshold,
+        knee=knee,
+        level=level,
+        fdr=fdr,
+        sensitivity=sensitivity,
+    )
+    show(found, json)
 
 
 def fit(
-    testbed: TestbedName = "imagenet-testbed-2020",
+    testbed: TestbedName = TESTBED,
     shift: ShiftName = None,
     ids: Ids = None,
     ood: Ood = None,
@@ -44,7 +108,9 @@ def fit(
     threshold: Threshold = None,
     full_id: FullId = False,
     knee: Knee = "published",
-    weighted: Weighted = False,
+    weighted: Annotated[
+        bool, typer.Option("--weighted", help="Weigh baseline models by their test-set sizes.")
+    ] = False,
     on_boundary: Boundary = "raise",
     by: Annotated[
         str | None, typer.Option(help="One line per value of this column of models.")
@@ -59,123 +125,16 @@ def fit(
     json: AsJson = False,
 ) -> None:
     """Fit the baseline of a shift: a line through one ID setting, a plane through several."""
-    from shiftbed.analysis.intervals import check_level
-    from shiftbed.testbed import open_testbed
+    from shiftbed.results.lines import fit
 
-    check_level(level)
-    bed = open_testbed(testbed)
-    one = chosen_shift(bed, shift, ids, ood)
-    options = fit_options(scale, fit_on, threshold, knee, weighted, on_boundary)
-    options |= {"full_source": full_id, "bootstrap": bootstrap, "seed": seed}
-    if choose_ids and (by is not None or len(one.source) < 2):
-        raise InputError("--choose-ids needs two or more --id, and no --by")
-    lines = {"": bed.fit(one, **options)} if by is None else _by_group(bed, one, by, options)
-    if choose_ids:
-        from shiftbed.cli.id_sets import show_id_sets
-
-        show_id_sets(lines[""], _fit_json(lines[""], level), level, json)
-        return
-    if json:
-        found = {group: _fit_json(line, level) for group, line in lines.items()}
-        as_json(found[""] if by is None else {"by": by, "groups": found})
-        return
-    rows = []
-    for group, line in lines.items():
-        for i, piece in enumerate(line.lines):
-            where = (
-                ""
-                if len(line.lines) == 1
-                else f"x {'<' if i == 0 else '>'} {piece.high if i == 0 else piece.low:g}"
-            )
-            rows.append(
-                (
-                    " ".join(part for part in (group, where) if part) or line.shift,
-                    piece.n,
-                    "  ".join(
-                        _estimate(piece, j, level) for j in range(1, len(piece.coefficients))
-                    ),
-                    _estimate(piece, 0, level),
-                    number(line.r2),
-                    percent(line.mae),
-                )
-            )
-    first = next(iter(lines.values()))
-    left_out = sorted({m for line in lines.values() for m in line.left_out})
-    notes = [
-        f"{first.scale.name}(OOD) = weight · {first.scale.name}(ID) + intercept, "
-        f"through {' + '.join(first.id_settings)} → {first.ood_setting}."
-    ]
-    if left_out:
-        notes.append(f"Not fitted (missing, on the knee, or 0/1): {', '.join(left_out)}.")
-    table(
-        f"{bed.name}: {bed.line} of {first.shift}",
-        ["fit", "n", "weight", "intercept", "R²", "MAE (points)"],
-        rows,
-        notes=notes,
-    )
-
-
-def _by_group(bed: Any, shift: Any, by: str, options: dict[str, Any]) -> dict[str, Any]:
-    if by not in bed.models.columns:
-        raise unknown("column of models", by, bed.models.columns)
-    inside = bed.fit_set(shift, options.pop("models"))
-    values = bed.models[by].cast(str).to_list()
-    groups = sorted({v for v, keep in zip(values, inside, strict=True) if keep and v is not None})
-    if not groups:
-        raise InputError(f"no baseline model has a value in column {by!r}")
-    import numpy as np
-
-    return {
-        group: bed.fit(shift, models=inside & np.array([v == group for v in values]), **options)
-        for group in groups
-    }
-
-
-def _estimate(piece: Any, j: int, level: float) -> str:
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(piece.dof, 0.5 + level / 2)) * piece.covariance[j, j] ** 0.5
-    return f"{piece.coefficients[j]:.5f} ± {half:.5f}"
-
-
-def _fit_json(line: Any, level: float) -> dict[str, Any]:
-    pieces = []
-    for piece in line.lines:
-        one = {
-            "from": piece.low,
-            "to": piece.high,
-            "weights": list(piece.weights),
-            "intercept": piece.intercept,
-            "n": piece.n,
-            "sigma": piece.sigma,
-            "covariance": piece.covariance.tolist(),
-        }
-        if len(piece.draws):
-            import numpy as np
-
-            tails = [(1 - level) / 2, (1 + level) / 2]
-            ends = np.nanquantile(piece.draws, tails, axis=0).T.tolist()
-            one["bootstrap"] = {"intercept": ends[0], "weights": ends[1:]}
-        pieces.append(one)
-    return {
-        "shift": line.shift,
-        "scale": line.scale.name,
-        "id_settings": list(line.id_settings),
-        "ood_setting": line.ood_setting,
-        "n": line.n,
-        "weights": list(line.weights),
-        "intercept": line.intercept,
-        "r2": line.r2,
-        "mae": line.mae,
-        "pieces": pieces,
-        "support": line.support.tolist(),
-        "models": list(line.models),
-        "left_out": list(line.left_out),
-    }
+    given: dict[str, Any] = {"scale": scale, "threshold": threshold, "on_boundary": on_boundary}
+    given |= {"knee": knee, "weighted": weighted, "bootstrap": bootstrap, "seed": seed}
+    given |= {"full_id": full_id, "by": by, "choose_ids": choose_ids, "level": level}
+    show(fit(testbed, shift, id=ids, ood=ood, fit_on=fit_on, **given), json)
 
 
 def rank(
-    testbed: TestbedName = "imagenet-testbed-2020",
+    testbed: TestbedName = TESTBED,
     shift: ShiftName = None,
     ids: Ids = None,
     ood: Ood = None,
@@ -191,135 +150,105 @@ def rank(
     ),
     most: Annotated[int, typer.Option("--most", "-n", help="How many rows; 0 for all.")] = 15,
     level: Level = 0.95,
-    fdr: Annotated[float, typer.Option(help="False discovery rate of 'out of line'.")] = 0.05,
+    fdr: Fdr = 0.05,
     json: AsJson = False,
 ) -> None:
     """Rank a testbed's models by effective robustness on a shift (or on all, without --shift)."""
-    import polars as pl
+    from shiftbed.results.lines import rank
 
-    from shiftbed.testbed import choose, open_testbed
-
-    bed = open_testbed(testbed)
-    several = shift is None and not ids and not ood
-    wanted = None if several else chosen_shift(bed, shift, ids, ood)
-    options = fit_options(scale, fit_on, threshold)
-    found = bed.effective_robustness(wanted, level=level, fdr=fdr, full_source=full_id, **options)
-    if only:
-        names = bed.models.filter(pl.Series(choose(bed.models, only)))["model"]
-        found = found.filter(pl.col("model").is_in(names.implode()))
-    if by not in ("effective", "relative", "p_value", "target"):
-        raise unknown("column to sort by", by, ["effective", "relative", "p_value", "target"])
-    found = found.sort(by, descending=by != "p_value", nulls_last=True)
-    total = len(found)
-    found = found.head(most) if most > 0 else found
-    if json:
-        as_json({"n": total, "models": records(found)})
-        return
-    conservative = not found["paired"].all()
-    table(
-        f"{bed.name}: {'all shifts' if several else found['shift'][0] if total else ''}",
-        ["model", "kind", "shift", "ID", "OOD", "ρ", f"{100 * level:g} % interval", "τ", "p", ""],
-        [
-            (
-                row["model"],
-                row["kind"],
-                row["shift"],
-                percent(row["source"]),
-                percent(row["target"]),
-                points(row["effective"]),
-                interval(row["low"], row["high"]),
-                points(row["relative"]),
-                p_value(row["p_value"]),
-                "out of line" if row["out_of_line"] else "",
-            )
-            for row in found.iter_rows(named=True)
-        ],
-        left=3,
-        notes=[
-            f"{len(found)} of {total} rows. ρ and τ in points. 'out of line': unusual among the "
-            f"baseline models at a false discovery rate of {fdr:g}.",
-            *([CONSERVATIVE] if conservative else []),
-        ],
-    )
-
-
-CONSERVATIVE = (
-    "Intervals are conservative: only accuracies are known, so the images that models share "
-    "count as independent."
-)
+    given: dict[str, Any] = {"scale": scale, "threshold": threshold, "full_id": full_id}
+    given |= {"by": by, "most": most, "level": level, "fdr": fdr, "only": only or "all"}
+    show(rank(testbed, shift, id=ids, ood=ood, fit_on=fit_on, **given), json)
 
 
 def compare(
     a: Annotated[str, typer.Argument(help="A model of the testbed.")],
     b: Annotated[str, typer.Argument(help="Another one.")],
-    testbed: TestbedName = "imagenet-testbed-2020",
-    shift: Annotated[
-        list[str] | None, typer.Option("--shift", "-s", help="Only these shifts.")
-    ] = None,
+    testbed: TestbedName = TESTBED,
+    shift: Shifts = None,
     scale: ScaleName = "logit",
     fit_on: FitOn = None,
     level: Level = 0.95,
     json: AsJson = False,
 ) -> None:
     """Compare two models: accuracies, ρ of each, and the difference with its interval."""
-    import numpy as np
+    from shiftbed.results.lines import compare
 
-    from shiftbed.analysis.intervals import benjamini_hochberg
-    from shiftbed.testbed import open_testbed
+    show(compare(a, b, testbed, shift=shift, scale=scale, fit_on=fit_on, level=level), json)
 
-    bed = open_testbed(testbed)
-    rows, columns = [bed.model_index(a), bed.model_index(b)], []
-    options = fit_options(scale, fit_on)
-    skipped = []
-    for one in [bed.shift(s) for s in shift] if shift else bed.shifts:
-        line = bed.fit(one, bootstrap=0, **options)
-        values = bed.value[rows][:, [bed.setting_index(s) for s in (*one.source, one.target)]]
-        if not np.isfinite(values).all():
-            skipped.append(one.name)
-            continue
-        judged = bed.judge(line, level=level)
-        gap = bed.difference(line, bed.model_names[rows[0]], bed.model_names[rows[1]], level=level)
-        columns.append(
-            {
-                "shift": one.name,
-                "id": values[:, 0].tolist(),
-                "ood": values[:, -1].tolist(),
-                "effective": judged.effective[rows].tolist(),
-                "difference": gap.effective,
-                "low": gap.low,
-                "high": gap.high,
-                "p_value": gap.p_value,
-                "paired": gap.paired,
-            }
-        )
-    for column, q in zip(columns, benjamini_hochberg([c["p_value"] for c in columns]), strict=True):
-        column["q_value"] = float(q)
-    if json:
-        as_json(
-            {
-                "models": [bed.model_names[i] for i in rows],
-                "shifts": columns,
-                "not_evaluated": skipped,
-            }
-        )
-        return
-    table(
-        f"{bed.name}: A = {bed.model_names[rows[0]]}, B = {bed.model_names[rows[1]]}",
-        ["shift", "ID A", "ID B", "OOD A", "OOD B", "ρ A", "ρ B", "ρ A − ρ B", "interval", "q"],
-        [
-            (
-                c["shift"],
-                *map(percent, c["id"]),
-                *map(percent, c["ood"]),
-                *map(points, c["effective"]),
-                points(c["difference"]),
-                interval(c["low"], c["high"]),
-                p_value(c["q_value"]),
-            )
-            for c in columns
-        ],
-        notes=[
-            *([f"Not evaluated for both: {', '.join(skipped)}."] if skipped else []),
-            *([CONSERVATIVE] if not all(c["paired"] for c in columns) else []),
-        ],
-    )
+
+def groups(
+    testbed: TestbedName = TESTBED,
+    by: Annotated[
+        str | None, typer.Option(help="Column of models that makes the groups (default: kind).")
+    ] = None,
+    shift: Shifts = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="Two or more ID settings: single-ID against multi-ID fits."),
+    ] = None,
+    ood: Annotated[list[str] | None, typer.Option("--ood", help="OOD settings, with --id.")] = None,
+    own_id: Annotated[
+        list[str] | None,
+        typer.Option(help="GROUP=SETTING: each group's own ID set, for Kendall's τ."),
+    ] = None,
+    mixed: Annotated[
+        list[str] | None,
+        typer.Option(help="COLUMN=PATTERN of mixed models, for the fit that leaves them out."),
+    ] = None,
+    scale: ScaleName = "logit",
+    fit_on: FitOn = None,
+    level: Level = 0.95,
+    json: AsJson = False,
+) -> None:
+    """ρ by group of models; R² by scale; and, with --id, single-ID against multi-ID fits."""
+    from shiftbed.results.groups import groups
+
+    own = pairs(own_id or [], "--own-id", "GROUP=SETTING")
+    given: dict[str, Any] = {"own_id": own, "mixed": mixed, "scale": scale, "fit_on": fit_on}
+    show(groups(testbed, by=by, shift=shift, id=ids, ood=ood, level=level, **given), json)
+
+
+def correlate(
+    testbed: TestbedName = TESTBED,
+    synthetic: Annotated[
+        list[str] | None, typer.Option(help="Only these synthetic shifts.")
+    ] = None,
+    natural: Annotated[list[str] | None, typer.Option(help="Only these natural shifts.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Option(help="Over which models (default kind!=standard).")
+    ] = None,
+    level: Level = 0.95,
+    json: AsJson = False,
+) -> None:
+    """Does ρ on synthetic shifts go with ρ on natural ones? Pearson's r for every pair."""
+    from shiftbed.results.correlation import correlate
+
+    over = models or "kind!=standard"
+    given = {"synthetic": synthetic, "natural": natural}
+    show(correlate(testbed, **given, models=over, level=level), json)
+
+
+def plan(
+    delta: Annotated[float, typer.Option(help="The ρ to detect, a fraction such as 0.01.")],
+    testbed: TestbedName = TESTBED,
+    shift: Annotated[str, typer.Option("--shift", "-s", help="A shift of the testbed.")] = (
+        "imagenet-v2"
+    ),
+    power: Annotated[float, typer.Option(help="The wanted probability of detecting it.")] = 0.8,
+    accuracy: Annotated[
+        float | None, typer.Option(help="The model's ID accuracy (default: the median's).")
+    ] = None,
+    models: Annotated[int | None, typer.Option(help="Baseline models.")] = None,
+    id_images: Annotated[int | None, typer.Option(help="ID test images.")] = None,
+    ood_images: Annotated[int | None, typer.Option(help="OOD test images.")] = None,
+    simulate: Annotated[int, typer.Option(help="Check the power by so many simulations.")] = 0,
+    level: Level = 0.95,
+    json: AsJson = False,
+) -> None:
+    """How many test images and baseline models it takes to detect ρ = delta."""
+    from shiftbed.results.plan import plan
+
+    given: dict[str, Any] = {"models": models, "id_images": id_images, "ood_images": ood_images}
+    given |= {"accuracy": accuracy, "power": power, "simulate": simulate, "level": level}
+    show(plan(delta, testbed, shift, **given), json)

@@ -6,7 +6,6 @@ import sys
 import typer
 
 from shiftbed.cli import (
-    across,
     catalogue,
     consistency,
     corrupt,
@@ -17,16 +16,14 @@ from shiftbed.cli import (
     linear,
     lines,
     pages,
-    papers,
     patterns,
-    placing,
     plots,
     predictiveness,
     predictors,
     probes,
+    published,
     running,
     similarity,
-    testbeds,
     training,
     weights,
 )
@@ -39,16 +36,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(testbeds.app, name="testbeds")
+app.add_typer(published.app, name="testbeds")
 app.add_typer(imports.store, name="store")
 app.add_typer(catalogue.shifts, name="shifts")
 app.add_typer(catalogue.data, name="data")
-app.command("place")(placing.place)
+app.command("place")(lines.place)
 app.command("fit")(lines.fit)
 app.command("rank")(lines.rank)
 app.command("compare")(lines.compare)
-app.command("groups")(across.groups)
-app.command("correlate")(across.correlate)
+app.command("groups")(lines.groups)
+app.command("correlate")(lines.correlate)
 app.command("similarity")(similarity.similarity)
 app.command("estimate")(estimates.estimate)
 app.command("mix")(estimates.mix)
@@ -57,13 +54,13 @@ app.command("predictors")(predictors.predictors)
 app.command("factors")(factors.factors)
 app.command("patterns")(patterns.patterns)
 app.command("effects")(effects.effects)
-app.command("plan")(placing.plan)
+app.command("plan")(lines.plan)
 app.command("plot")(plots.plot)
 app.command("report")(pages.report)
 app.command("serve")(pages.serve)
 app.command("card")(pages.card)
 app.command("import")(imports.import_)
-app.command("reproduce")(papers.reproduce)
+app.command("reproduce")(published.reproduce)
 app.command("eval")(running.eval_)
 app.command("run")(running.run)
 app.command("score")(running.score)

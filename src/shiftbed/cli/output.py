@@ -1,8 +1,6 @@
 """How results leave: rich tables for people, JSON for programs; numbers formatted in one place."""
 
 import json
-import math
-import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
@@ -57,29 +55,6 @@ def table(
     Table(title=title, columns=tuple(columns), rows=texts, notes=tuple(notes), left=left).print(
         terminal()
     )
-
-
-_FRACTION = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
-
-
-def measured(text: str, option: str) -> tuple[float, int]:
-    """An accuracy such as 0.7613, or a count such as 38210/50000, as (fraction, n or 0)."""
-    found = _FRACTION.fullmatch(text)
-    if found:
-        right, n = int(found[1]), int(found[2])
-        if n == 0 or right > n:
-            raise InputError(f"{option}: {text!r} is not a count of right answers out of a total")
-        return right / n, n
-    try:
-        value = float(text)
-    except ValueError:
-        raise InputError(
-            f"{option}: expected an accuracy such as 0.7613 or a count such as 38065/50000, "
-            f"got {text!r}"
-        ) from None
-    if math.isnan(value):
-        raise InputError(f"{option}: an accuracy cannot be NaN")
-    return value, 0
 
 
 def pairs(texts: Iterable[str], option: str, form: str) -> dict[str, str]:

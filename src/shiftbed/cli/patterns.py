@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from shiftbed.cli.factors import Only
-from shiftbed.cli.fitting import ScaleName
+from shiftbed.cli.lines import ScaleName
 from shiftbed.cli.output import AsJson, Level, as_json, number, pairs, percent, records, table
 from shiftbed.cli.study import Draws, Kinds, Seed, Source, Tasks, counted, open_study, write
 from shiftbed.cli.tablefile import Figure, Output, check_files

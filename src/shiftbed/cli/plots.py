@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from shiftbed.cli.fitting import (
+from shiftbed.cli.lines import (
     Boundary,
     FitOn,
     FullId,
@@ -15,8 +15,6 @@ from shiftbed.cli.fitting import (
     ScaleName,
     ShiftName,
     Threshold,
-    chosen_shift,
-    fit_options,
 )
 from shiftbed.cli.output import TestbedName
 
@@ -58,6 +56,7 @@ def plot(
     """
     from shiftbed.page import save
     from shiftbed.results.charts.scatter import plane, scatter
+    from shiftbed.results.lines import find_shift
     from shiftbed.testbed import open_testbed
 
     if chart != "scatter":
@@ -68,8 +67,7 @@ def plot(
         print(f"wrote {output}")
         return
     bed = open_testbed(testbed)
-    options = fit_options(scale, fit_on, threshold, knee, on_boundary=on_boundary)
-    wanted = chosen_shift(bed, shift, ids, ood)
+    wanted = find_shift(bed, shift, ids, ood)
     if len(wanted.source) == 2:
         made_plane = plane(bed, wanted, scale=scale, models=fit_on or None)
         save(made_plane, output)
@@ -84,7 +82,11 @@ def plot(
         highlight=[bed.model_names[bed.model_index(m)] for m in highlight or []],
         label=label,
         level=level,
-        **options,
+        scale=scale,
+        models=fit_on or None,
+        threshold=threshold,
+        knee=knee,
+        on_boundary=on_boundary,
     )
     save(made, output, dpi=dpi, style=style)
     print(f"wrote {output}")

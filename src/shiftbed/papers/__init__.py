@@ -9,20 +9,35 @@ the module of that paper.
 
 import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from importlib import import_module, resources
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
+import polars as pl
+
+from shiftbed.display import Cell as Text
+from shiftbed.display import Result, Table, number
 from shiftbed.errors import InputError, unknown
 
-__all__ = ["PAPERS", "Cell", "Printed", "Recomputed", "Status", "compare", "printed", "reproduce"]
+__all__ = [
+    "PAPERS",
+    "Cell",
+    "Printed",
+    "Recomputed",
+    "Reproduced",
+    "Status",
+    "compare",
+    "printed",
+    "reproduce",
+]
 
 PAPERS = ("taori2020", "andreassen2021", "fridovich2022", "wenzel2022", "shi2023")
 
 Status = Literal["equal", "differs", "not recomputable", "not legible"]
+STATUSES: tuple[str, ...] = get_args(Status)
 Key = tuple[str, str, str]
 """Table, row, column."""
 
@@ -70,16 +85,61 @@ class Cell:
     why: str
 
 
-def reproduce(paper: str, *, predictions: Sequence[str | PathLike[str]] = ()) -> tuple[Cell, ...]:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Reproduced(Result):
+    """A paper's printed figures beside the recomputed ones, a row of ``frame`` each."""
+
+    paper: str
+    cells: tuple[Cell, ...]
+
+    def tables(self) -> Iterable[Table]:
+        columns: dict[str, Text] = {
+            **{name: name for name in ("table", "row", "column")},
+            "printed": lambda c: "" if c["printed"] is None else f"{c['printed']:g}",
+            "recomputed": ("recomputed", number),
+            "difference": lambda c: "" if c["difference"] is None else f"{c['difference']:+.4f}",
+            "status": "status",
+            "why": "why",
+        }
+        title = f"{self.paper}: printed and recomputed"
+        return [Table.of(title, self.frame, columns, notes=self.notes, left=3)]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"cells": [asdict(cell) for cell in self.cells]}
+
+
+def reproduce(
+    paper: str,
+    *,
+    predictions: Sequence[str | PathLike[str]] = (),
+    only: str | None = None,
+) -> Reproduced:
     """All figures of a paper, recomputed from the tables that ship with the package.
 
     ``predictions`` are ``.npz`` files with published per-image predictions, from which
-    andreassen2021's CIFAR-10 line and its hardest ImageNet images come.
+    andreassen2021's CIFAR-10 line and its hardest ImageNet images come. ``only`` keeps figures
+    of one status: equal, differs, not recomputable or not legible.
 
-    >>> cells = reproduce("andreassen2021")
+    >>> cells = reproduce("andreassen2021").cells
     >>> [(c.row, c.printed, c.status) for c in cells if c.column == "ImageNet"]
     [('linear', 0.984, 'equal'), ('probit', 0.995, 'equal'), ('logit', 0.996, 'equal')]
     """
+    if only is not None and only not in STATUSES:
+        raise unknown("status", only, STATUSES)
+    cells = _cells(paper, predictions)
+    counts = {status: sum(c.status == status for c in cells) for status in STATUSES}
+    shown = tuple(c for c in cells if only is None or c.status == only)
+    texts = ("table", "row", "column", "status", "why")
+    schema = {f.name: pl.String if f.name in texts else pl.Float64 for f in fields(Cell)}
+    return Reproduced(
+        frame=pl.DataFrame([asdict(c) for c in shown], schema=schema),
+        notes=(", ".join(f"{count} {status}" for status, count in counts.items() if count),),
+        paper=paper,
+        cells=shown,
+    )
+
+
+def _cells(paper: str, predictions: Sequence[str | PathLike[str]]) -> tuple[Cell, ...]:
     if paper not in PAPERS:
         raise unknown("paper", paper, PAPERS)
     module = import_module(f"shiftbed.papers.{paper}")

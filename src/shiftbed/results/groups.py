@@ -1,19 +1,121 @@
 """Groups of models, and one ID set against several (shi2023, Sections 5.2 to 5.4)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
+from shiftbed.display import Cell, Result, Table, interval, number, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
-from shiftbed.scales import SCALES
-from shiftbed.testbed.record import Testbed
-from shiftbed.testbed.select import Choice, choose
+from shiftbed.results.lines import TESTBED, Source, adhoc
+from shiftbed.scales import SCALES, Scale
+from shiftbed.testbed import Testbed, choose, open_testbed
+from shiftbed.testbed.select import Choice
 
 AVERAGE = "Average"
+_TITLES = {
+    "scales": "Fit quality by scale (no knee)",
+    "fits": "Single-ID and multi-ID fits",
+    "rank_agreement": "Kendall's τ of single-ID and multi-ID ρ",
+    "without_mixed": "The plane without the mixed models",
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Grouped(Result):
+    """ρ by group of models and R² by scale, or single-ID against multi-ID fits.
+
+    ``frame`` is the first of ``parts``, which are tables by name: groups and scales, or fits,
+    rank_agreement and without_mixed.
+    """
+
+    testbed: str
+    by: str
+    level: float
+    parts: Mapping[str, pl.DataFrame]
+
+    def tables(self) -> Iterable[Table]:
+        for key, frame in self.parts.items():
+            if key == "groups":
+                columns: dict[str, Cell] = {
+                    "shift": "shift",
+                    self.by: "group",
+                    "mean ρ": ("mean", points),
+                    "± std": ("std", percent),
+                    f"{100 * self.level:g} % of the mean": lambda r: interval(r["low"], r["high"]),
+                    "n": "n",
+                }
+                title = f"{self.testbed}: ρ by {self.by} (points)"
+                yield Table.of(title, frame, columns, left=2)
+            else:
+                kinds = frame.schema.items()
+                columns = {n: (n, number) if kind == pl.Float64 else n for n, kind in kinds}
+                left = sum(kind == pl.String for _, kind in kinds)
+                yield Table.of(_TITLES[key], frame, columns, left=left)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {key: records(frame) for key, frame in self.parts.items()}
+
+
+def groups(
+    testbed: Source = TESTBED,
+    *,
+    by: str | None = None,
+    shift: Sequence[str | Shift] | None = None,
+    id: Sequence[str] | None = None,
+    ood: Sequence[str] | None = None,
+    own_id: Mapping[str, str] | None = None,
+    mixed: Choice = None,
+    scale: str | Scale = "logit",
+    fit_on: Choice = None,
+    level: float = 0.95,
+) -> Grouped:
+    """Mean ρ by group of models (column ``by``, kind if not given) and R² by scale.
+
+    With two or more ID settings ``id`` and OOD settings ``ood``: lines through one ID setting
+    against the plane through all (shi2023). ``own_id`` maps groups to their own ID setting, for
+    Kendall's τ of both ρ within a group; ``mixed`` chooses models that the plane is refitted
+    without.
+
+    >>> found = groups("imagenet-testbed-2020", shift=["imagenet-v2"])
+    >>> found.frame.filter(pl.col("group") == "more-data")["mean"].round(4).to_list()
+    [0.0061]
+    """
+    bed = open_testbed(testbed)
+    options: dict[str, Any] = {"scale": scale, "models": fit_on}
+    column = by or "kind"
+    if bool(id) != bool(ood):
+        raise InputError("id and ood go together: ID settings and OOD settings")
+    parts: dict[str, pl.DataFrame] = {}
+    if id and ood:
+        if shift or level != 0.95 or (by and not own_id):
+            raise InputError(
+                "single-ID and multi-ID fits (id, ood) take no shift and no level, and a column "
+                "(by) only with own_id"
+            )
+        parts["fits"] = single_and_multi(bed, id, ood, **options)
+        if own_id:
+            parts["rank_agreement"] = rank_agreement(bed, own_id, ood, by=column, **options)
+        if mixed is not None:
+            parts["without_mixed"] = without_mixed(bed, id, ood, mixed, **options)
+    else:
+        if own_id or mixed is not None:
+            raise InputError("own_id and mixed need id and ood")
+        wanted = list(shift or bed.shifts)
+        parts["groups"] = group_table(bed, wanted, by=column, level=level, **options)
+        parts["scales"] = scale_table(bed, wanted, models=fit_on, knee=None, on_boundary="drop")
+    return Grouped(
+        frame=next(iter(parts.values())),
+        citation=bed.citation,
+        testbed=bed.name,
+        by=column,
+        level=level,
+        parts=parts,
+    )
 
 
 def group_table(
@@ -66,16 +168,14 @@ def single_and_multi(
     """
     if len(ids) < 2:
         raise InputError("comparing single-ID with multi-ID needs at least two ID settings")
-    records = []
+    found = []
     for target in ood:
         for source in (*((one,) for one in ids), tuple(ids)):
-            baseline = testbed.fit(_adhoc(source, target), bootstrap=0, **options)
+            baseline = testbed.fit(adhoc(source, target), bootstrap=0, **options)
             kind = "multi-ID" if len(source) > 1 else "single-ID"
-            records.append(
-                (target, kind, " + ".join(source), baseline.r2, baseline.mae, baseline.n)
-            )
+            found.append((target, kind, " + ".join(source), baseline.r2, baseline.mae, baseline.n))
     schema = ["ood", "evaluation", "id", "r2", "mae", "n"]
-    return pl.DataFrame(records, schema=schema, orient="row")
+    return pl.DataFrame(found, schema=schema, orient="row")
 
 
 def rank_agreement(
@@ -93,19 +193,21 @@ def rank_agreement(
     """
     from scipy.stats import kendalltau
 
-    records = []
+    if len(own_id) < 2:
+        raise InputError("own_id needs two or more groups: the plane goes through all their sets")
+    found = []
     for target in ood:
-        plane = testbed.fit(_adhoc(tuple(own_id.values()), target), bootstrap=0, **options)
+        plane = testbed.fit(adhoc(tuple(own_id.values()), target), bootstrap=0, **options)
         multi = testbed.judge(plane).effective
         for group, source in own_id.items():
             rows = choose(testbed.models, f"{by}={group}")
-            line = testbed.fit(_adhoc((source,), target), bootstrap=0, **options)
+            line = testbed.fit(adhoc((source,), target), bootstrap=0, **options)
             single = testbed.judge(line).effective
             both = rows & np.isfinite(single) & np.isfinite(multi)
             tau = float(kendalltau(single[both], multi[both]).statistic)
-            records.append((target, group, source, tau, int(both.sum())))
+            found.append((target, group, source, tau, int(both.sum())))
     schema = ["ood", "group", "id", "tau", "n"]
-    return pl.DataFrame(records, schema=schema, orient="row").with_columns(
+    return pl.DataFrame(found, schema=schema, orient="row").with_columns(
         pl.col("tau").fill_nan(None)
     )
 
@@ -119,28 +221,26 @@ def without_mixed(
     """
     left_out = choose(testbed.models, mixed)
     fitted = choose(testbed.models, options.pop("models", None))
-    records = []
+    found = []
     for target in ood:
-        shift = _adhoc(tuple(ids), target)
+        shift = adhoc(tuple(ids), target)
         whole = testbed.fit(shift, models=fitted, bootstrap=0, **options)
         ablated = testbed.fit(shift, models=fitted & ~left_out, bootstrap=0, **options)
         errors = [np.abs(testbed.judge(b).effective[left_out & fitted]) for b in (whole, ablated)]
         n = int(np.isfinite(errors[0]).sum())
-        means = [float(np.nanmean(e)) if n else float("nan") for e in errors]
-        records.append((target, *means, ablated.r2, ablated.n, n))
+        if not n:
+            raise InputError(f"no mixed model is among the baseline models of {target!r}")
+        means = [float(np.nanmean(e)) for e in errors]
+        found.append((target, *means, ablated.r2, ablated.n, n))
     schema = ["ood", "mae_fitted", "mae_left_out", "r2_left_out", "n_fitted", "n_mixed"]
-    return pl.DataFrame(records, schema=schema, orient="row")
+    return pl.DataFrame(found, schema=schema, orient="row")
 
 
 def scale_table(testbed: Testbed, shifts: Sequence[str | Shift], **options: Any) -> pl.DataFrame:
     """R² and MAE of the fit on each scale (andreassen2021, Table 2)."""
-    records = []
+    found = []
     for shift in shifts:
         for name in SCALES:
             baseline = testbed.fit(shift, scale=name, bootstrap=0, **options)
-            records.append((baseline.shift, name, baseline.r2, baseline.mae, baseline.n))
-    return pl.DataFrame(records, schema=["shift", "scale", "r2", "mae", "n"], orient="row")
-
-
-def _adhoc(source: tuple[str, ...], target: str) -> Shift:
-    return Shift(name=target, kind="natural-dataset", source=source, target=target)
+            found.append((baseline.shift, name, baseline.r2, baseline.mae, baseline.n))
+    return pl.DataFrame(found, schema=["shift", "scale", "r2", "mae", "n"], orient="row")

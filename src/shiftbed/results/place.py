@@ -1,17 +1,35 @@
-"""Where a model stands: its accuracies against a testbed."""
+"""Where a model stands: its accuracies against a testbed (``place``)."""
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
-from shiftbed.analysis.intervals import benjamini_hochberg
+from shiftbed.analysis.intervals import benjamini_hochberg, check_fractions, check_level
+from shiftbed.display import Cell, Result, Row, Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
-from shiftbed.testbed.record import Testbed
+from shiftbed.results.lines import Source, adhoc, interval_notes
+from shiftbed.results.sensitivity import Sensitivity
+from shiftbed.results.sensitivity import sensitivity as sensitivity_of
+from shiftbed.scales import Scale
+from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.testbed.select import Choice
+
+YOURS = "your model"
+_SHIFT = (
+    "shift", "predicted", "effective", "low", "high", "prediction_low", "prediction_high",
+    "p_value", "extrapolated", "q_value", "out_of_line", "paired", "fit_share", "id_share",
+    "ood_share", "source", "target", "n_id", "n_ood", "relative", "reference", "share_of_gap",
+    "boundary",
+)  # fmt: skip
+_NEAREST = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +39,139 @@ class Measured:
     accuracy: float
     n: int = 0
     right: ArrayLike | None = None
+
+
+Value = float | str | tuple[int, int] | Measured
+"""An accuracy, ``"38065/50000"``, (right, n), or a measurement."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Placed(Result):
+    """A model's effective robustness; ``frame`` has a row per shift: predicted, effective (ρ),
+    its measurement interval (low, high), where another baseline model's ρ would fall
+    (prediction_low, prediction_high), p_value, q_value, … (``Testbed.effective_robustness``)."""
+
+    model: str
+    testbed: Testbed
+    """With the model added."""
+    shifts: tuple[Shift, ...]
+    level: float
+    nearest: pl.DataFrame
+    """The models closest in (first) ID accuracy on the first shift, with their ρ."""
+    sensitivity: tuple[Sensitivity, ...] | None = None
+    """ρ under every defensible choice, by shift, where that was asked."""
+
+    def tables(self) -> Iterable[Table]:
+        columns: dict[str, Cell] = {
+            "shift": "shift",
+            "ID": ("source", percent),
+            "OOD": ("target", percent),
+            "predicted": ("predicted", percent),
+            "ρ": ("effective", points),
+            f"{100 * self.level:g} % interval": lambda row: interval(row["low"], row["high"]),
+            "baseline models": lambda row: interval(row["prediction_low"], row["prediction_high"]),
+            "p": ("p_value", p_value),
+            "verdict": _verdict,
+        }
+        title = f"{self.model} on {self.testbed.name}"
+        yield Table.of(title, self.frame, columns, notes=self.notes)
+        for one in self.sensitivity or ():
+            yield from one.tables()
+        if len(self.nearest):
+            columns = {
+                "model": "model",
+                "kind": "kind",
+                "ID": ("source", percent),
+                "OOD": ("target", percent),
+                "ρ": ("effective", points),
+            }
+            title = f"Nearest by ID accuracy ({self.nearest['shift'][0]})"
+            yield Table.of(title, self.nearest, columns, left=2)
+        if self.citation:
+            yield Table(notes=(f"Cite: {self.citation}",))
+
+    def to_dict(self) -> dict[str, Any]:
+        tried = {}
+        if self.sensitivity is not None:
+            tried["sensitivity"] = [one.to_dict() for one in self.sensitivity]
+        return {
+            "model": self.model,
+            "testbed": self.testbed.name,
+            "level": self.level,
+            "shifts": records(self.frame, _SHIFT),
+            "nearest": records(self.nearest),
+            **tried,
+            "citation": self.citation,
+        }
+
+
+def place(
+    testbed: Source,
+    id: Mapping[str, Value] | None = None,
+    ood: Mapping[str, Value] | None = None,
+    *,
+    name: str = YOURS,
+    model: str | None = None,
+    predictions: Mapping[str, str | Path] | None = None,
+    parent: str | None = None,
+    multi: bool = False,
+    scale: str | Scale = "logit",
+    fit_on: Choice = None,
+    threshold: float | None = None,
+    knee: float | str | None = "published",
+    level: float = 0.95,
+    fdr: float = 0.05,
+    sensitivity: bool = False,
+) -> Placed:
+    """Effective robustness of one model on every shift that its accuracies allow.
+
+    ``id`` and ``ood`` give its accuracies by setting (``ood`` also by shift): 0.76,
+    ``"38065/50000"``, ``(38065, 50000)`` or ``Measured``; ``predictions`` its predictions on the
+    testbed's own images, by setting, as .npz files. ``model`` places a model of the testbed
+    instead. ``multi`` controls for all given ID settings at once (a plane) instead of one each;
+    ``parent`` is the model it derives from, for relative robustness. ``sensitivity`` adds ρ under
+    every defensible choice. False discoveries (``fdr``) are counted over this model's shifts. The
+    other options are those of ``fit``.
+
+    >>> placed = place("imagenet-testbed-2020", {"val": 0.7613}, {"imagenet-v2": 0.6321})
+    >>> placed.frame["effective"].round(4).to_list()
+    [-0.0077]
+    """
+    bed = open_testbed(testbed)
+    check_level(fdr, "fdr")
+    if model is not None:
+        if id or ood or predictions or multi or parent or name != YOURS:
+            raise InputError(
+                "model places a model of the testbed; it goes with no id, ood, predictions, "
+                "multi, parent or name"
+            )
+        name, shifts = bed.model_names[bed.model_index(model)], list(bed.shifts)
+    else:
+        sides = _sides(bed, id or {}, ood or {}, predictions or {})
+        shifts = _shifts(bed, list(sides[0]), list(sides[1]), multi)
+        bed = _with_model(bed, name, {**sides[0], **sides[1]}, parent)
+    table = bed.effective_robustness(
+        shifts, level=level, scale=scale, models=fit_on, threshold=threshold, knee=knee
+    )
+    own = table.filter(pl.col("model") == name)
+    if not len(own):
+        raise InputError(f"{name!r} has no accuracy on both sides of any shift of {bed.name}")
+    q = pl.Series("q_value", benjamini_hochberg(own["p_value"]), nan_to_null=True)
+    own = own.with_columns(q, (q <= fdr).alias("out_of_line"))
+    there = set(own["shift"])
+    shifts = [shift for shift in shifts if shift.name in there]
+    tried = [sensitivity_of(bed, name, one, level=level) for one in shifts if sensitivity]
+    return Placed(
+        frame=own,
+        notes=tuple(_notes(bed, own)),
+        citation=bed.citation,
+        model=name,
+        testbed=bed,
+        shifts=tuple(shifts),
+        level=level,
+        nearest=_nearest(table, own),
+        sensitivity=tuple(tried) if sensitivity else None,
+    )
 
 
 def shifts_of(testbed: Testbed, ids: Sequence[str], ood: Sequence[str]) -> list[Shift]:
@@ -35,12 +186,49 @@ def shifts_of(testbed: Testbed, ids: Sequence[str], ood: Sequence[str]) -> list[
         candidates = [s for s in testbed.shifts if s.target == target]
         twin = [s for s in candidates if set(s.source) <= set(ids)]
         full = [s.on_full_source() for s in candidates if s.full_source in ids]
-        adhoc = Shift(name=target, kind="natural-dataset", source=tuple(ids), target=target)
-        found += twin or full or [adhoc]
+        found += twin or full or [adhoc(ids, target)]
     return found
 
 
-def resolve_ood(testbed: Testbed, name: str) -> str:
+def _shifts(bed: Testbed, ids: list[str], ood: list[str], multi: bool) -> list[Shift]:
+    if not ids or not ood:
+        raise InputError("placing a model needs at least one ID and one OOD accuracy")
+    if not multi:
+        return shifts_of(bed, ids, ood)
+    if len(ids) < 2:
+        raise InputError("multi controls for several ID settings at once; give two or more id")
+    return [adhoc(ids, target) for target in ood]
+
+
+def _sides(
+    bed: Testbed,
+    id: Mapping[str, Value],
+    ood: Mapping[str, Value],
+    predictions: Mapping[str, str | Path],
+) -> tuple[dict[str, Measured], dict[str, Measured]]:
+    """What is given, as (ID, OOD) measurements by setting."""
+    sides: tuple[dict[str, Measured], dict[str, Measured]] = {}, {}
+
+    def add(side: dict[str, Measured], setting: str, one: Measured) -> None:
+        if setting in sides[0] or setting in sides[1]:
+            raise InputError(f"{setting!r} is given twice")
+        side[setting] = one
+
+    for setting, value in id.items():
+        bed.setting_index(setting)
+        add(sides[0], setting, _measured(value, f"id {setting}"))
+    for setting, value in ood.items():
+        resolved = _resolve_ood(bed, setting)
+        add(sides[1], resolved, _measured(value, f"ood {setting}"))
+    sources = {s for shift in bed.shifts for s in (*shift.source, shift.full_source)}
+    for setting, file in predictions.items():
+        resolved = _resolve_ood(bed, setting)
+        side = sides[0] if resolved in sources else sides[1]
+        add(side, resolved, _predicted(bed, resolved, file))
+    return sides
+
+
+def _resolve_ood(testbed: Testbed, name: str) -> str:
     """An OOD setting by its own name, or by the name of the shift towards it."""
     if name in testbed.settings:
         return name
@@ -51,70 +239,105 @@ def resolve_ood(testbed: Testbed, name: str) -> str:
     raise unknown(f"setting or shift in {testbed.name}", name, names)
 
 
-def with_measured(
-    testbed: Testbed, name: str, measured: Mapping[str, Measured], parent: str | None = None
+_FRACTION = re.compile(r"\s*(\d+)\s*/\s*(\d+)\s*")
+
+
+def _measured(value: Value, where: str) -> Measured:
+    """An accuracy such as 0.7613, or a count such as 38065/50000, as a measurement."""
+    if isinstance(value, Measured):
+        found = value
+    else:
+        counts = _FRACTION.fullmatch(value) if isinstance(value, str) else None
+        if counts is not None:
+            value = int(counts[1]), int(counts[2])
+        if isinstance(value, tuple):
+            right, n = value
+            if n <= 0 or not 0 <= right <= n:
+                raise InputError(
+                    f"{where}: {right}/{n} is not a count of right answers out of a total"
+                )
+            found = Measured(accuracy=right / n, n=n)
+        else:
+            try:
+                found = Measured(accuracy=float(value))
+            except ValueError:
+                raise InputError(
+                    f"{where}: expected an accuracy such as 0.7613 or a count such as "
+                    f"38065/50000, got {value!r}"
+                ) from None
+    if math.isnan(found.accuracy):
+        raise InputError(f"{where}: an accuracy cannot be NaN")
+    check_fractions([found.accuracy], where)
+    return found
+
+
+def _predicted(bed: Testbed, setting: str, file: str | Path) -> Measured:
+    """One model's predictions on the testbed's images of that setting."""
+    from shiftbed.importing import read_predictions
+
+    if setting not in bed.results:
+        raise InputError(
+            f"{bed.name} has no per-image results in {setting!r}; "
+            "make a testbed that has with 'shiftbed import'"
+        )
+    rows = read_predictions(str(file), setting)
+    if len(rows) != 1:
+        raise InputError(f"{file}: expected the predictions of one model, got {len(rows)}")
+    _, _, right, fingerprint = rows[0]
+    if fingerprint != bed.results[setting].images:
+        raise InputError(
+            f"{file}: its labels are not those of {setting!r} in {bed.name} (other images, or "
+            "another order)"
+        )
+    return Measured(accuracy=float(right.mean()), n=len(right), right=right)
+
+
+def _with_model(
+    bed: Testbed, name: str, measured: Mapping[str, Measured], parent: str | None
 ) -> Testbed:
-    """The testbed with the model added."""
-    return testbed.with_model(
+    return bed.with_model(
         name,
         {setting: one.accuracy for setting, one in measured.items()},
         n={setting: one.n for setting, one in measured.items()},
         right={s: one.right for s, one in measured.items() if one.right is not None},
-        parent=parent,
+        parent=None if parent is None else bed.model_names[bed.model_index(parent)],
     )
 
 
-def place(
-    testbed: Testbed,
-    ids: Mapping[str, Measured],
-    ood: Mapping[str, Measured],
-    *,
-    name: str = "your model",
-    parent: str | None = None,
-    multi: bool = False,
-    **options: Any,
-) -> pl.DataFrame:
-    """ρ of one model on every shift its accuracies allow.
+def _nearest(table: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
+    first = own.row(0, named=True)
+    others = table.filter(pl.col("shift") == first["shift"], pl.col("model") != first["model"])
+    gap = np.abs(others["source"].to_numpy() - first["source"])
+    columns = ["model", "kind", "shift", "source", "target", "effective"]
+    return others[np.argsort(gap, kind="stable")[:_NEAREST]].select(columns)
 
-    ``multi`` controls for all given ID settings at once (a plane) instead of one each.
 
-    >>> from shiftbed import published
-    >>> table = place(
-    ...     published("imagenet-testbed-2020"),
-    ...     {"val": Measured(accuracy=0.7613)},
-    ...     {"imagenetv2-matched-frequency-format-val": Measured(accuracy=0.6321)},
-    ... )
-    >>> table["effective"].round(4).to_list()
-    [-0.0077]
-    """
-    if not ids or not ood:
-        raise InputError("placing a model needs at least one ID and one OOD accuracy")
-    if multi:
-        shifts = [Shift(name=t, kind="natural-dataset", source=tuple(ids), target=t) for t in ood]
+def _verdict(row: Row) -> str:
+    if row["out_of_line"]:
+        words = ["out of line"]
+    elif row["low"] is None:
+        words = ["within the baseline models' spread"]
+    elif not row["low"] <= 0 <= row["high"]:
+        words = ["off the line, within the baseline models' spread"]
     else:
-        shifts = shifts_of(testbed, list(ids), list(ood))
-    bigger = with_measured(testbed, name, {**ids, **ood}, parent)
-    return of_model(bigger, name, shifts, **options)
+        words = ["on the line"]
+    words += ["extrapolated"] if row["extrapolated"] else []
+    words += ["an accuracy of 0 or 1"] if row["boundary"] else []
+    return ", ".join(words)
 
 
-def of_model(
-    testbed: Testbed,
-    name: str,
-    shifts: Sequence[str | Shift] | None = None,
-    *,
-    fdr: float = 0.05,
-    **options: Any,
-) -> pl.DataFrame:
-    """ρ of one model of the testbed; the false discovery rate is over its shifts alone."""
-    table = testbed.effective_robustness(shifts, **options).filter(pl.col("model") == name)
-    q = pl.Series("q_value", benjamini_hochberg(table["p_value"]), nan_to_null=True)
-    return table.with_columns(q, (q <= fdr).alias("out_of_line"))
-
-
-def nearest(
-    testbed: Testbed, shift: str | Shift, accuracy: float, *, most: int = 5, **options: Any
-) -> pl.DataFrame:
-    """The models closest in (first) ID accuracy, with their ρ."""
-    table = testbed.effective_robustness(shift, **options)
-    gap = np.abs(table["source"].to_numpy() - accuracy)
-    return table[np.argsort(gap, kind="stable")[:most]]
+def _notes(bed: Testbed, frame: pl.DataFrame) -> list[str]:
+    notes = [
+        f"All in points. ρ = OOD − what the {bed.line} predicts from ID. The interval says how "
+        "precisely ρ is measured; 'baseline models' is where ρ of another baseline model would "
+        "fall (p and 'out of line' come from it)."
+    ]
+    shares = [
+        f"{row['shift']}: fit {100 * row['fit_share']:.0f} %, ID images "
+        f"{100 * row['id_share']:.0f} %, OOD images {100 * row['ood_share']:.0f} %"
+        for row in records(frame.head(3))
+        if row["fit_share"] is not None
+    ]
+    if shares:
+        notes.append("Variance of ρ from " + "; ".join(shares) + ".")
+    return notes + interval_notes(frame)

@@ -4,31 +4,46 @@ shi2023's lesson: the answer can turn with the ID set chosen. So vary everything
 people choose differently, and see whether the sign of ρ survives.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from shiftbed.display import (
+    Cell,
+    Result,
+    Table,
+    interval,
+    number,
+    p_value,
+    percent,
+    points,
+    records,
+)
 from shiftbed.errors import InputError
 from shiftbed.records import Shift
 from shiftbed.scales import SCALES
 from shiftbed.testbed.record import Testbed
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Sensitivity:
-    """ρ of one model on one shift under every choice."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Sensitivity(Result):
+    """ρ of one model on one shift under every choice.
+
+    ``frame`` has a row per choice: fit_set, scale, id, threshold, knee, n, r2, effective, low,
+    high, p_value, why (not).
+    """
 
     model: str
     shift: str
-    choices: pl.DataFrame
-    """fit_set, scale, id, threshold, knee, n, r2, effective, low, high, p_value, why (not)."""
+    level: float
 
     @property
     def values(self) -> list[float]:
-        return self.choices["effective"].drop_nulls().to_list()
+        return self.frame["effective"].drop_nulls().to_list()
 
     @property
     def low(self) -> float:
@@ -46,7 +61,38 @@ class Sensitivity:
     @property
     def out_of_line(self) -> int:
         """Under how many choices the model is unusual at p < 0.05."""
-        return int((self.choices["p_value"].drop_nulls() < 0.05).sum())
+        return int((self.frame["p_value"].drop_nulls() < 0.05).sum())
+
+    def tables(self) -> Iterable[Table]:
+        verdict = "does not change" if self.sign_survives else "CHANGES"
+        title = (
+            f"{self.shift}: ρ under {len(self.values)} choices, {points(self.low)} to "
+            f"{points(self.high)}; its sign {verdict}; out of line under {self.out_of_line}"
+        )
+        columns: dict[str, Cell] = {
+            "fit set": "fit_set",
+            "scale": "scale",
+            "ID": "id",
+            "x ≥": lambda row: percent(row["threshold"], 0),
+            "knee": ("knee", percent),
+            "n": "n",
+            "R²": lambda row: number(row["r2"], 3),
+            "ρ": lambda row: points(row["effective"]) or row["why"],
+            f"{100 * self.level:g} % interval": lambda row: interval(row["low"], row["high"]),
+            "p": ("p_value", p_value),
+        }
+        return [Table.of(title, self.frame, columns, left=3)]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "shift": self.shift,
+            "choices": len(self.values),
+            "low": self.low,
+            "high": self.high,
+            "sign_survives": self.sign_survives,
+            "out_of_line": self.out_of_line,
+            "rows": records(self.frame),
+        }
 
 
 def sensitivity(
@@ -65,7 +111,7 @@ def sensitivity(
     base = testbed.shift(shift)
     name = testbed.model_names[testbed.model_index(model)]
     row = testbed.model_index(name)
-    records = []
+    rows = []
     for fit_set, scale, source, threshold, knee in product(
         _fit_sets(testbed),
         SCALES,
@@ -85,26 +131,19 @@ def sensitivity(
             "threshold": threshold,
             "knee": variant.knee,
         }
-        records.append(record | _one(testbed, variant, row, fit_set, scale, threshold, level))
-    choices = pl.DataFrame(records, schema=_SCHEMA, orient="row")
-    found = Sensitivity(model=name, shift=base.name, choices=choices)
+        rows.append(record | _one(testbed, variant, row, fit_set, scale, threshold, level))
+    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    found = Sensitivity(frame=frame, model=name, shift=base.name, level=level)
     if not found.values:
         raise InputError(f"{name!r} has no accuracy on both sides of {base.name!r}")
     return found
 
 
-_SCHEMA = {
-    "fit_set": pl.String,
-    "scale": pl.String,
-    "id": pl.String,
-    "threshold": pl.Float64,
-    "knee": pl.Float64,
+_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    **dict.fromkeys(("fit_set", "scale", "id"), pl.String),
+    **dict.fromkeys(("threshold", "knee"), pl.Float64),
     "n": pl.Int64,
-    "r2": pl.Float64,
-    "effective": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "p_value": pl.Float64,
+    **dict.fromkeys(("r2", "effective", "low", "high", "p_value"), pl.Float64),
     "why": pl.String,
 }
 
@@ -130,11 +169,8 @@ def _sources(testbed: Testbed, shift: Shift, row: int) -> list[tuple[str, ...]]:
 
 
 def _variant(shift: Shift, source: tuple[str, ...], knee: bool) -> Shift:
-    at = None
-    if knee:
-        at = shift.knee if source == shift.source else shift.full_knee
-    return Shift(name=shift.name, kind=shift.kind, source=source, target=shift.target, knee=at,
-                 fit_on=shift.fit_on)  # fmt: skip
+    at = shift.knee if source == shift.source else shift.full_knee
+    return replace(shift, source=source, knee=at if knee else None, full_source=None)
 
 
 def _one(

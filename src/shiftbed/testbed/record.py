@@ -167,9 +167,13 @@ class Testbed:
 
         ``threshold`` keeps models whose (first) ID accuracy is at least that; ``full_source``
         uses the whole ID set as x; ``knee`` breaks the line in two there (default: where the
-        published one breaks); ``weighted`` weighs models by 1/(Σ 1/n) over the test sets.
+        published one breaks; ``"none"`` or None: nowhere); ``weighted`` weighs models by
+        1/(Σ 1/n) over the test sets.
         """
-        shift = self._resolve(shift, full_source)
+        shift = self.shift(shift)
+        shift = shift.on_full_source() if full_source else shift
+        if threshold is not None and not 0.0 <= threshold <= 1.0:
+            raise InputError(f"threshold must be a fraction in [0, 1], got {threshold:g}")
         columns = np.array([self.setting_index(s) for s in (*shift.source, shift.target)])
         for column in columns:
             check_fractions(self.value[:, column], f"accuracy in {self.settings[column]!r}")
@@ -196,7 +200,7 @@ class Testbed:
             id_settings=shift.source,
             ood_setting=shift.target,
             scale=scale,
-            knee=shift.knee if knee == PUBLISHED_KNEE else _number(knee),
+            knee=shift.knee if knee == PUBLISHED_KNEE else _knee(knee),
             sizes=sizes,
             weights=weights,
             on_boundary=on_boundary,
@@ -217,14 +221,18 @@ class Testbed:
     ) -> pl.DataFrame:
         """ρ of every model on one, several or (default) all shifts, as a table.
 
-        Further options go to ``fit``. ``q_value`` controls the false discovery rate over all
-        rows of the table; ``out_of_line`` is q ≤ fdr.
+        Further options go to ``fit``; of all shifts, ``full_source`` concerns those with a class
+        twin. ``q_value`` controls the false discovery rate over all rows of the table;
+        ``out_of_line`` is q ≤ fdr.
         """
         if shifts is None:
-            shifts = self.shifts
-        elif isinstance(shifts, str | Shift):
-            shifts = (shifts,)
-        wanted = [self._resolve(shift, full_source) for shift in shifts]
+            wanted = [
+                s.on_full_source() if full_source and s.full_source else s for s in self.shifts
+            ]
+        else:
+            named = [shifts] if isinstance(shifts, str | Shift) else shifts
+            wanted = [self.shift(shift) for shift in named]
+            wanted = [shift.on_full_source() for shift in wanted] if full_source else wanted
         parts = []
         for shift in wanted:
             baseline = self.fit(shift, models=models, bootstrap=bootstrap, **options)
@@ -296,10 +304,6 @@ class Testbed:
             covariance=covariance,
             level=level,
         )
-
-    def _resolve(self, shift: str | Shift, full_source: bool) -> Shift:
-        found = self.shift(shift)
-        return found.on_full_source() if full_source and found.full_source else found
 
     def _positions(self, baseline: Baseline) -> NDArray[np.int64]:
         """For each model its row among those given to the fit, −1 if it was not fitted."""
@@ -423,10 +427,16 @@ def _robustness_table(
     return pl.DataFrame({**about, **numbers}, nan_to_null=True)
 
 
-def _number(knee: float | str | None) -> float | None:
-    if isinstance(knee, str):
-        raise InputError(f"knee must be an accuracy between 0 and 1, got {knee!r}")
-    return knee
+def _knee(knee: float | str | None) -> float | None:
+    if knee is None or knee == "none":
+        return None
+    try:
+        at = float(knee)
+    except ValueError:
+        at = float("nan")
+    if not 0.0 < at < 1.0:
+        raise InputError(f"knee must be published, none or an ID accuracy in (0, 1), got {knee!r}")
+    return at
 
 
 def _one_more(results: ImageResults, right: ArrayLike | None, setting: str) -> ImageResults:
