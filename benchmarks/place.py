@@ -18,7 +18,7 @@ COMMAND = [
 ]
 PLACE = "from shiftbed.cli import main; main()"
 BARE = "import numpy, scipy.special"
-HEAVY = "torch", "matplotlib", "plotly", "scipy.stats", "pandas"
+HEAVY = "torch", "matplotlib", "scipy.stats", "pandas"
 
 
 def run(code: str, *arguments: str) -> tuple[float, str]:

@@ -42,7 +42,7 @@ import sys
 from shiftbed.cli import app
 try: app()
 except SystemExit: pass
-heavy = {"torch", "matplotlib", "plotly", "pandas", "scipy.stats"} & set(sys.modules)
+heavy = {"torch", "matplotlib", "pandas", "scipy.stats"} & set(sys.modules)
 print("heavy:", sorted(heavy))
 """
     out = run(code, "place", "--id", "val=0.7613", "--ood", "imagenet-v2=0.6321")

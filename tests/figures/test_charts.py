@@ -1,16 +1,13 @@
-"""Plain charts: each is drawn in each format, shows its numbers, and escapes names."""
+"""Plain charts: each is drawn in each format, shows its numbers, and names stay names."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.figures import figure_of
+from shiftbed.figures import SUFFIXES, figure_of, save_static
 from shiftbed.figures.charts import Bars, Chart, Curve, Curves, Dots, Heatmap, Panels, Reference
-from shiftbed.figures.interactive import figure, fragment
-from shiftbed.page import SUFFIXES, save
 
 HOSTILE = "<img src=x onerror=alert(1)> $x_1$"
 RNG = np.random.default_rng(0)
@@ -88,24 +85,19 @@ CHARTS: list[Chart] = [
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("number", range(len(CHARTS)))
 def test_every_chart_in_every_format(tmp_path: Path, number: int, suffix: str) -> None:
-    save(CHARTS[number], tmp_path / f"a{suffix}", dpi=60)
+    save_static(CHARTS[number], tmp_path / f"a{suffix}", dpi=60)
     assert (tmp_path / f"a{suffix}").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("number", range(len(CHARTS)))
 def test_names_are_data(number: int) -> None:
-    """A hostile name is shown, in the page and in the picture, and never becomes markup."""
-    page = fragment(CHARTS[number], "one")
-    assert "<img" not in page
-    assert "onerror" in page
+    """A hostile name is drawn as it is."""
     drawn = figure_of(CHARTS[number])
     drawn.draw_without_rendering()  # a $ that was taken for mathematics would raise or vanish
 
 
 def test_the_numbers_drawn_are_the_numbers_given() -> None:
     chart = heatmap()
-    drawn = json.loads(figure(chart).to_json())["data"][0]
-    assert drawn["type"] == "heatmap"
     texts = [text.get_text() for text in figure_of(chart).axes[0].texts]
     wanted = [f"{v:.2f}".replace("-", "−") for v in chart.values.ravel() if np.isfinite(v)]
     assert texts == wanted

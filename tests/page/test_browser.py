@@ -15,6 +15,9 @@ from scipy import special, stats
 
 import shiftbed as sb
 from shiftbed.analysis.intervals import clopper_pearson
+from shiftbed.page import save
+from shiftbed.results.charts.scatter import plane, scatter
+from tests.figures.test_charts import CHARTS
 from tests.page.conftest import HOSTILE, SETTING
 
 Open = Callable[..., Any]
@@ -266,3 +269,62 @@ def test_it_prints_without_cutting(opened: Open) -> None:
     page.set_viewport_size({"width": 700, "height": 900})
     right = page.eval_on_selector("#scatter", "c => c.getBoundingClientRect().right")
     assert right <= 700
+
+
+@pytest.mark.parametrize("number", range(len(CHARTS)))
+def test_a_page_of_one_chart_draws_it(opened: Open, tmp_path: Path, number: int) -> None:
+    save(CHARTS[number], tmp_path / "one.html")
+    page = opened(path=tmp_path / "one.html")
+    assert page.locator("nav").is_hidden()
+    assert page.locator("main img").count() == 0
+    blank = "c => !c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some((v) => v)"
+    assert not any(page.eval_on_selector_all("main .canvas > canvas", f"all => all.map({blank})"))
+
+
+def test_a_scatter_in_a_page_of_its_own_says_what_was_computed(
+    opened: Open, tmp_path: Path, small: sb.Testbed
+) -> None:
+    bed = small.with_model(HOSTILE, {"id": 0.8, "ood": 0.3})
+    chart = scatter(bed, "s", by="architecture", highlight=["m3"], label=0)
+    save(chart, tmp_path / "one.html")
+    page = opened(path=tmp_path / "one.html")
+    assert "conv line (10 models); vit line (10 models)" in page.inner_text("main")
+    assert page.inner_text("p.equation >> nth=0") == chart.equations[0]
+    order = np.argsort(chart.x_axis.at(chart.x), kind="stable")
+    page.focus("#chart-chart")
+    page.keyboard.press("ArrowRight")
+    at = int(order[0])
+    tip = page.inner_text(".tip").replace("−", "-").split("\n")
+    assert tip[:2] == [chart.models[at], f"architecture: {chart.group[at]}, fitted"]
+    assert f"predicted: {100 * chart.predicted[at]:.2f} %" in tip
+    assert any(line.startswith(f"ρ = {100 * chart.effective[at]:+.2f} points [") for line in tip)
+    page.click("details.table summary")
+    with page.expect_download() as saving:
+        page.click("button.csv")
+    text = Path(saving.value.path()).read_text(encoding="utf-8")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["model"] for row in rows] == list(chart.models)
+    mine = [float(row["rho"]) if row["rho"] else np.nan for row in rows]
+    np.testing.assert_allclose(mine, chart.effective)
+
+
+def test_a_plane_in_a_page_of_its_own_turns(opened: Open, tmp_path: Path) -> None:
+    bed = sb.published("openclip")
+    ids = ("ImageNet 1k", "CIFAR-10")
+    shift = sb.Shift(name="r", kind="natural-dataset", source=ids, target="ImageNet-R")
+    save(plane(bed, shift, highlight=[bed.model_names[0]]), tmp_path / "one.html")
+    page = opened(path=tmp_path / "one.html")
+    before = page.eval_on_selector("#chart-chart", "c => c.toDataURL()")
+    page.focus("#chart-chart")
+    page.keyboard.press("ArrowRight")
+    assert page.eval_on_selector("#chart-chart", "c => c.toDataURL()") != before
+    assert "0.887 logit x₁ + 0.303 logit x₂" in page.inner_text("main")
+    hover = (
+        "c => { const b = c.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; }"
+    )
+    left, top, wide, high = page.eval_on_selector("#chart-chart", hover)
+    for step in range(60):
+        page.mouse.move(left + wide * (0.35 + 0.005 * step), top + high * (0.2 + 0.01 * step))
+        if page.locator(".tip").is_visible():
+            break
+    assert "ImageNet-R:" in page.inner_text(".tip")

@@ -9,8 +9,7 @@ import pytest
 
 import shiftbed as sb
 from shiftbed.page import findings, write_report
-from shiftbed.page.page import page, waiting_page
-from shiftbed.page.payload import chart_json, plain
+from shiftbed.page.document import chart_json, page, plain, waiting_page
 from tests.page.conftest import HOSTILE, SETTING
 
 

@@ -134,7 +134,7 @@ def test_the_command_serves_and_says_where(tmp_path: Path) -> None:
 
 def test_a_served_page_reloads_when_there_is_more(site: Site, browser: object) -> None:
     """In a real browser: the stamp changes, the page loads itself anew, the address stays."""
-    from shiftbed.page.page import waiting_page
+    from shiftbed.page.document import waiting_page
 
     texts = {"first": waiting_page("first"), "second": waiting_page("second")}
     served = Served(lambda: texts[site.stamp], lambda: site.stamp)

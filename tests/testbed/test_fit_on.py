@@ -6,7 +6,7 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.page.findings import findings
-from shiftbed.page.payload import payload
+from shiftbed.page.report import payload
 from shiftbed.records import Shift
 from shiftbed.results.charts.scatter import scatter
 from shiftbed.testbed import Testbed, open_testbed

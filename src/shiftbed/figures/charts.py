@@ -243,10 +243,9 @@ class Plane(Judged):
 
     axes: tuple[Axis, Axis, Axis]
     """Of both ID settings and the OOD one."""
-    grid: tuple[Floats, Floats]
-    """ID accuracies (S,), (S,) that span the surface."""
-    surface: Floats
-    """(S, S) predicted accuracies; row i is for the second ID setting's grid[1][i]."""
+    weights: tuple[float, float]
+    intercept: float
+    """S(y) = w₁·S(x₁) + w₂·S(x₂) + b: a plane in the positions of the axes."""
 
 
 def _shape(name: str, value: NDArray[np.generic], wanted: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What groups of models look like, in either kind of figure.
+"""What groups of models look like; ``page/web/plot.js`` has the same for the page.
 
 Colours are Okabe and Ito's, told apart with any colour vision; each group has a marker of its own
 besides, so that figures survive printing in grey.
@@ -21,17 +21,15 @@ class Style:
     colour: str
     marker: str
     """matplotlib's name."""
-    symbol: str
-    """plotly's name of the same shape."""
 
 
 _CYCLE = (
-    ("#0072B2", "o", "circle"),
-    ("#E69F00", "s", "square"),
-    ("#009E73", "^", "triangle-up"),
-    ("#CC79A7", "D", "diamond"),
-    ("#56B4E9", "v", "triangle-down"),
-    ("#000000", "p", "pentagon"),
+    ("#0072B2", "o"),
+    ("#E69F00", "s"),
+    ("#009E73", "^"),
+    ("#CC79A7", "D"),
+    ("#56B4E9", "v"),
+    ("#000000", "p"),
 )
 KINDS = {
     "standard": ("Standard training", 0),
@@ -43,8 +41,8 @@ KINDS = {
 OWN = "own"
 """Kind of the models a user adds."""
 _FIXED = {
-    OWN: Style(label="Own model", colour="#F0E442", marker="*", symbol="star"),
-    OTHER: Style(label="Other", colour="#8C8C8C", marker="h", symbol="hexagon"),
+    OWN: Style(label="Own model", colour="#F0E442", marker="*"),
+    OTHER: Style(label="Other", colour="#8C8C8C", marker="h"),
 }
 MOST = len(_CYCLE)
 """How many groups have a colour of their own."""
@@ -64,8 +62,8 @@ def styles(groups: Sequence[str]) -> dict[str, Style]:
             chosen[group] = _FIXED[group]
             continue
         label, at = KINDS[group] if group in KINDS else (group, next(free))
-        colour, marker, symbol = _CYCLE[at]
-        chosen[group] = Style(label=label, colour=colour, marker=marker, symbol=symbol)
+        colour, marker = _CYCLE[at]
+        chosen[group] = Style(label=label, colour=colour, marker=marker)
     return chosen
 
 
@@ -81,7 +79,6 @@ def looks(names: Sequence[str]) -> list[Style]:
             label=name,
             colour=_CYCLE[i % count][0],
             marker=_CYCLE[(i + i // count) % count][1],
-            symbol=_CYCLE[(i + i // count) % count][2],
         )
         for i, name in enumerate(names)
     ]

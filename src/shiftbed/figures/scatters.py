@@ -42,9 +42,9 @@ def draw_plane(axes: "Axes", plane: Plane) -> None:
         )
     space: Any = axes
     one, two, up = plane.axes
-    height = up.at(plane.surface)
+    floor = np.meshgrid(*[np.linspace(axis.low, axis.high, 21) for axis in (one, two)])
+    height = plane.weights[0] * floor[0] + plane.weights[1] * floor[1] + plane.intercept
     height = np.where((height >= up.low) & (height <= up.high), height, np.nan)
-    floor = np.meshgrid(one.at(plane.grid[0]), two.at(plane.grid[1]))
     space.plot_surface(*floor, height, color=LINE, alpha=0.25, linewidth=0, shade=False)
     at = np.column_stack([one.within(plane.x[:, 0]), two.within(plane.x[:, 1]), up.within(plane.y)])
     foot = up.within(plane.predicted)

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from shiftbed.errors import InputError
-from shiftbed.page.page import waiting_page
+from shiftbed.page.document import waiting_page
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 COOKIE = "shiftbed-token"

@@ -1,4 +1,5 @@
-// Charts whose numbers were computed before: heat maps, curves, dots, bars, and panels of these.
+// Charts whose numbers were computed before: scatters, planes, heat maps, curves, dots, bars, and
+// panels of these.
 
 function chartView(host, chart) {
   if (chart.intro) host.append(make("p", {}, chart.intro));
@@ -19,7 +20,8 @@ function drawChart(host, chart, id) {
     });
     return;
   }
-  ({ heatmap: heatmapChart, curves: curvesChart, dots: dotsChart, bars: barsChart })[chart.type](host, chart, id);
+  const kinds = { scatter: scatterChart, plane: planeChart, heatmap: heatmapChart, curves: curvesChart, dots: dotsChart, bars: barsChart };
+  kinds[chart.type](host, chart, id);
 }
 
 const numbersIn = (lists) => lists.flat().filter(known);
@@ -54,13 +56,21 @@ function heatmapChart(host, chart, id) {
 }
 
 /** Reference lines y = slope·x + intercept; slope null is a vertical line at the intercept. */
-function references(c, plot, lines) {
-  for (const line of lines ?? []) {
+function references(c, plot, lines, styles = new Map()) {
+  for (const line of lines) {
+    const [colour] = styles.get(line.group) ?? [];
     const upright = line.slope === null;
     const xs = upright ? [line.intercept, line.intercept] : [plot.x.low, plot.x.high];
     const ys = upright ? [plot.y.low, plot.y.high] : xs.map((x) => line.slope * x + line.intercept);
-    stroke(c, plot, xs, ys, ink("muted"), { dash: [6, 4], width: 1 });
+    c.globalAlpha = line.opacity;
+    stroke(c, plot, xs, ys, colour ?? ink("muted"), colour ? {} : { dash: [6, 4], width: 1 });
+    c.globalAlpha = 1;
   }
+}
+
+function namesOfLines(host, lines) {
+  const names = lines.map((line) => line.name).filter(Boolean);
+  if (names.length) host.append(make("p", { class: "small" }, `Lines: ${names.join("; ")}.`));
 }
 
 function curvesChart(host, chart, id) {
@@ -93,6 +103,7 @@ function curvesChart(host, chart, id) {
     };
   });
   plot.canvas.id = `chart-${id}`;
+  namesOfLines(host, chart.lines);
   const rows = flat.map(({ n, i }) => [names[n], chart.curves[n].x[i], chart.curves[n].y[i], chart.curves[n].low?.[i] ?? null, chart.curves[n].high?.[i] ?? null]);
   host.append(tableView(id, ["curve", chart.x_title || "x", chart.y_title || "y", "low", "high"], rows));
 }
@@ -108,7 +119,7 @@ function dotsChart(host, chart, id) {
     zoomable: true,
     points: { x: chart.x.map((v) => v ?? NaN), y: chart.y.map((v) => v ?? NaN), look: chart.x.map((_, i) => styles.get(groupOf(i))) },
     under: (c, p) => {
-      references(c, p, chart.lines);
+      references(c, p, chart.lines, chart.groups.length ? styles : undefined);
       c.globalAlpha = 0.5;
       chart.x.forEach((_, i) => {
         const [colour] = styles.get(groupOf(i));
@@ -117,9 +128,11 @@ function dotsChart(host, chart, id) {
       });
       c.globalAlpha = 1;
     },
+    labels: (c, p) => nameThem(c, p, chart.names, chart.names.map((name) => chart.labelled.includes(name)), chart.x, chart.y, Infinity),
     hover: (i) => [chart.names[i], groupOf(i), `${chart.x_title}: ${short(chart.x[i])}`, `${chart.y_title}: ${short(chart.y[i])}`].filter(Boolean),
   }));
   plot.canvas.id = `chart-${id}`;
+  namesOfLines(host, chart.lines);
   const extra = [["x_low", "x low"], ["x_high", "x high"], ["y_low", "y low"], ["y_high", "y high"]].filter(([key]) => chart[key]);
   const rows = chart.names.map((name, i) => [name, groupOf(i), chart.x[i], chart.y[i], ...extra.map(([key]) => chart[key][i])]);
   host.append(tableView(id, ["name", "group", chart.x_title || "x", chart.y_title || "y", ...extra.map(([, title]) => title)], rows));
@@ -153,4 +166,121 @@ function barsChart(host, chart, id) {
   plot.canvas.id = `chart-${id}`;
   const rows = bars.map((b) => [chart.categories[b.k], b.name, b.v, chart.low?.[b.s][b.k] ?? null, chart.high?.[b.s][b.k] ?? null]);
   host.append(tableView(id, ["category", "series", chart.y_title || "value", "low", "high"], rows));
+}
+
+// --- models against a fit ------------------------------------------------------------------------
+
+/** An axis of accuracies on its scale, and where a value is put: beyond an end, on it. */
+function accuracyAxis({ scale, low, high, title }) {
+  const { forward } = SCALES[scale];
+  return {
+    low,
+    high,
+    title,
+    ticks: (a, b, most) => scaleTicks(scale, a, b, most).map((t) => [forward(t), `${short(100 * t)}%`]),
+    forward: (v) => (known(v) ? forward(v) : NaN),
+    at: (v) => (known(v) ? Math.min(high, Math.max(low, forward(v))) : NaN),
+  };
+}
+
+/** Equations, key to groups, and the look of each model: a star if highlighted, × on an edge. */
+function judgedHead(host, chart) {
+  for (const text of chart.equations.flatMap((t) => t.split("\n"))) host.append(make("p", { class: "equation" }, text));
+  const styles = looks(chart.groups);
+  const named = chart.grouping === "kind" ? KIND_NAMES : {};
+  const label = (g) => `${named[g] ?? g} (${chart.group.filter((one) => one === g).length})`;
+  host.append(legend(chart.groups, styles, Object.fromEntries(chart.groups.map((g) => [g, label(g)]))));
+  const look = chart.group.map((g, k) => {
+    const [colour, marker] = styles.get(g);
+    return [colour, chart.highlighted[k] ? "star" : chart.edge[k] ? "cross" : marker];
+  });
+  return { styles, look };
+}
+
+/** All that is known of a model; `measured` are its accuracies in words. */
+function judgedHover(chart, k, measured) {
+  const around = (low, high) => (known(low) ? ` [${points(low)}, ${points(high)}]` : "");
+  const level = short(100 * chart.band_level);
+  return [
+    chart.models[k],
+    `${chart.grouping}: ${chart.group[k]}, ${chart.fitted[k] ? "fitted" : "not fitted"}`,
+    ...measured,
+    ...(known(chart.effective[k])
+      ? [
+          `predicted: ${percent(chart.predicted[k])}`,
+          `ρ = ${points(chart.effective[k])} points${around(chart.low[k], chart.high[k])} (${level} % interval)`,
+          `ρ of ${level} % of baseline models:${around(chart.prediction_low[k], chart.prediction_high[k])}`,
+          `p = ${short(chart.p_value[k])}, q = ${short(chart.q_value[k])}`,
+        ]
+      : []),
+  ];
+}
+
+function judgedTable(chart, id, columns) {
+  const more = ["predicted", "effective", "low", "high", "p_value", "q_value"];
+  const rows = chart.models.map((name, k) => [name, chart.group[k], ...columns.map(([, values]) => values[k]), ...more.map((key) => chart[key][k]), chart.fitted[k] ? "yes" : "no"]);
+  return tableView(id, ["model", chart.grouping, ...columns.map(([title]) => title), "predicted", "rho", "low", "high", "p", "q", "fitted"], rows);
+}
+
+function scatterChart(host, chart, id) {
+  const { styles, look } = judgedHead(host, chart);
+  const [xAxis, yAxis] = [chart.x_axis, chart.y_axis].map(accuracyAxis);
+  const [at, up] = [chart.x.map(xAxis.at), chart.y.map(yAxis.at)];
+  const trends = [...new Set(chart.trends.map((trend) => trend.name))];
+  const colourOf = (name) => styles.get(name.replace(/ line$/, ""))?.[0] ?? (trends.length > 1 ? CYCLE[trends.indexOf(name) % CYCLE.length][0] : LINE);
+  const plot = new Plot(host, chart.title, 560, () => ({
+    x: xAxis,
+    y: yAxis,
+    zoomable: true,
+    points: {
+      x: at,
+      y: up,
+      look,
+      open: chart.fitted.map((fitted, k) => chart.edge[k] || !(fitted || chart.highlighted[k])),
+      size: chart.highlighted.map((star, k) => (star || chart.edge[k] ? 6 : 3.5)),
+      order: at.map((_, k) => k).sort((a, b) => chart.highlighted[a] - chart.highlighted[b]),
+    },
+    under: (c, p) => {
+      stroke(c, p, [p.x.low, p.x.high], [p.x.low, p.x.high], ink("muted"), { dash: [6, 4], width: 1 });
+      c.globalAlpha = 0.45;
+      look.forEach(([colour], k) => {
+        stroke(c, p, [chart.x_low[k], chart.x_high[k]].map(xAxis.at), [up[k], up[k]], colour, { width: 0.7 });
+        stroke(c, p, [at[k], at[k]], [chart.y_low[k], chart.y_high[k]].map(yAxis.at), colour, { width: 0.7 });
+      });
+      c.globalAlpha = 1;
+      for (const trend of chart.trends) {
+        const [colour, xs, ys] = [colourOf(trend.name), trend.x.map(xAxis.forward), trend.predicted.map(yAxis.forward)];
+        shade(c, p, xs, trend.low.map(yAxis.forward), trend.high.map(yAxis.forward), colour, 0.22);
+        stroke(c, p, xs, ys, colour, { dash: [2, 4], width: 1.2 });
+        stroke(c, p, xs, ys.map((v, i) => (trend.extrapolated[i] ? NaN : v)), colour, { width: 2 });
+      }
+    },
+    labels: (c, p) => nameThem(c, p, chart.models, chart.labelled, at, up, Infinity),
+    hover: (k) => {
+      const said = (axis, v, low, high) => `${axis.setting}: ${percent(v)}${known(low) ? ` [${percent(low)}, ${percent(high)}]` : ""}`;
+      return judgedHover(chart, k, [said(chart.x_axis, chart.x[k], chart.x_low[k], chart.x_high[k]), said(chart.y_axis, chart.y[k], chart.y_low[k], chart.y_high[k])]);
+    },
+  }));
+  plot.canvas.id = `chart-${id}`;
+  const fitted = (name) => chart.trends.filter((trend) => trend.name === name).reduce((sum, trend) => sum + trend.n, 0);
+  host.append(make("p", { class: "small" }, `Lines: ${trends.map((name) => `${name} (${fitted(name)} models)`).join("; ")}; dashed: y = x.`));
+  host.append(judgedTable(chart, id, [[chart.x_axis.setting, chart.x], [chart.y_axis.setting, chart.y]]));
+}
+
+function planeChart(host, chart, id) {
+  const { look } = judgedHead(host, chart);
+  const axes = chart.axes.map(accuracyAxis);
+  const values = chart.models.map((_, k) => [...chart.x[k], chart.y[k]]);
+  const space = new Space(host, chart.title, {
+    cube: values.map((v) => v.map((one, j) => (axes[j].at(one) - axes[j].low) / (axes[j].high - axes[j].low) - 0.5)),
+    axes: axes.map((axis, j) => ({ ...axis, title: chart.axes[j].setting })),
+    look: (k) => look[k],
+    filled: (k) => (chart.fitted[k] || chart.highlighted[k]) && !chart.edge[k],
+    plane: ([a, b]) => chart.weights[0] * a + chart.weights[1] * b + chart.intercept,
+    name: (k) => (chart.labelled[k] ? chart.models[k] : ""),
+    hover: (k) => judgedHover(chart, k, values[k].map((v, j) => `${chart.axes[j].setting}: ${percent(v)}`)),
+  });
+  space.canvas.id = `chart-${id}`;
+  host.append(make("p", { class: "small" }, "Drag or use the arrow keys to turn."));
+  host.append(judgedTable(chart, id, chart.axes.map((axis, j) => [axis.setting, values.map((v) => v[j])])));
 }

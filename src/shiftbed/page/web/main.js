@@ -105,8 +105,9 @@ views.set("findings", { title: "What was found", show: findingsView });
 
 const ORDER = ["findings", "scatter", "plane", "grid", "relative", "synthetic", "multiples"];
 
+/** A page about no models has its charts only. */
 function listedViews() {
-  const first = ORDER.filter((id) => views.has(id) && (views.get(id).possible?.() ?? true));
+  const first = ORDER.filter((id) => COUNT && views.has(id) && (views.get(id).possible?.() ?? true));
   const rest = [...views.keys()].filter((id) => !ORDER.includes(id));
   return [...first, ...rest];
 }
@@ -118,15 +119,17 @@ function navigation() {
       { href: address({ ...state, view: id, table: "" }), "aria-current": state.view === id ? "page" : null, "data-view": id },
       views.get(id).title,
     );
-  fill(document.getElementById("views"), listedViews().map((id) => make("li", {}, link(id))));
+  const all = listedViews();
+  fill(document.getElementById("views"), all.map((id) => make("li", {}, link(id)))).parentElement.hidden = all.length < 2;
 }
 
 function render() {
-  const id = listedViews().includes(state.view) ? state.view : "findings";
+  const all = listedViews();
+  const id = all.includes(state.view) ? state.view : all[0];
   const keep = document.activeElement?.getAttribute?.("data-name");
   navigation();
   const host = document.getElementById("view");
-  const title = id === "findings" ? null : make("h2", {}, views.get(id).title);
+  const title = id === "findings" || all.length < 2 ? null : make("h2", {}, views.get(id).title);
   const body = make("div", { class: `view view-${id.replace(/[^\w-]/g, "-")}` });
   fill(host, title, body);
   views.get(id).show(body);

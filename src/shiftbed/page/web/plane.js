@@ -48,7 +48,17 @@ function planeView(host) {
   const axes = settings.map((s) => axisFor(rows.map((i) => accuracy(s, i)), s));
   const unit = (k, value) => (SCALES[scaleOf(settings[k])].forward(value) - axes[k].low) / (axes[k].high - axes[k].low) - 0.5;
   const cube = rows.map((i) => settings.map((s, k) => unit(k, accuracy(s, i))));
-  const space = new Space(host, `Models in space: ${names[y]} over ${names[a]} and ${names[b]}`, { cube, rows, axes, fit, styles, groupOf, settings });
+  const space = new Space(host, `Models in space: ${names[y]} over ${names[a]} and ${names[b]}`, {
+    cube,
+    axes,
+    look: (k) => styles.get(groupOf(rows[k])),
+    filled: (k) => fit.models?.has(rows[k]),
+    plane: fit.reason ? null : fit.predictZ,
+    hover: (k) => {
+      const rho = effective(fit, [a, b], y, rows[k]);
+      return [MODELS[rows[k]], ...settings.map((s) => `${names[s]}: ${valueText(s, rows[k])}`), known(rho) ? `ρ from both ID settings: ${points(rho)} points` : ""].filter(Boolean);
+    },
+  });
   space.canvas.id = "plane";
   host.append(make("p", { class: "small" }, "Drag or use the arrow keys to turn. The net is the plane through the filled models; stalks join a model to it."));
   host.append(make("h3", {}, "Its two projections"));
@@ -105,7 +115,11 @@ function projection(host, x, y, rows, styles, groupOf) {
   });
 }
 
-/** Points in a cube seen from a direction; nearer ones are drawn later and larger. */
+/**
+ * Points in a cube seen from a direction; nearer ones are drawn later and larger. `data` has
+ *   cube: [u, v, w] of each point in [−½, ½]³    axes: {low, high, title, ticks(low, high, most)} × 3
+ *   look, filled, hover, name: (k) => …          plane: ([z₁, z₂]) => height in scaled values, or null
+ */
 class Space extends Canvas {
   constructor(host, label, data) {
     super(host, label, 520, (c, width, height) => this.render(c, width, height));
@@ -161,7 +175,7 @@ class Space extends Canvas {
   }
 
   render(c, width, height) {
-    const { cube, rows, axes, fit, styles, groupOf } = this.data;
+    const { cube, axes, look, filled, plane, name } = this.data;
     this.mid = [width / 2, 0.47 * height];
     this.scale = Math.min(width * 0.58, height * 0.62);
     const corners = [...Array(8).keys()].map((i) => this.view([(i & 1) - 0.5, ((i >> 1) & 1) - 0.5, ((i >> 2) & 1) - 0.5]));
@@ -174,14 +188,14 @@ class Space extends Canvas {
       c.stroke();
     }
     this.ticks(c, axes);
-    if (!fit.reason) this.net(c, axes, fit);
+    if (plane) this.net(c, axes, plane);
     this.placed = cube.map((at, k) => [...this.view(at), k]).sort((p, q) => q[2] - p[2]);
     for (const [x, y, depth, k] of this.placed) {
-      const [colour, marker] = styles.get(groupOf(rows[k]));
-      if (!fit.reason) this.stalk(c, cube[k], axes, fit, x, y, colour);
+      const [colour, marker] = look(k);
+      if (plane) this.stalk(c, cube[k], axes, plane, x, y, colour);
       c.beginPath();
       MARKERS[marker](c, x, y, 4.2 * (1 - 0.35 * depth));
-      if (fit.models?.has(rows[k])) {
+      if (filled(k)) {
         c.fillStyle = colour;
         c.fill();
       } else {
@@ -190,15 +204,19 @@ class Space extends Canvas {
         c.stroke();
       }
     }
+    c.fillStyle = ink("ink");
+    c.textAlign = "left";
+    c.textBaseline = "middle";
+    for (const [x, y, , k] of this.placed) if (name?.(k)) c.fillText(fitText(c, name(k), 220), x + 8, y);
   }
 
   /** Height of the plane over a place of the floor, in the cube. */
-  over(u, v, axes, fit) {
+  over(u, v, axes, plane) {
     const z = [u, v].map((t, k) => axes[k].low + (t + 0.5) * (axes[k].high - axes[k].low));
-    return (fit.predictZ(z) - axes[2].low) / (axes[2].high - axes[2].low) - 0.5;
+    return (plane(z) - axes[2].low) / (axes[2].high - axes[2].low) - 0.5;
   }
 
-  net(c, axes, fit) {
+  net(c, axes, plane) {
     c.strokeStyle = LINE;
     c.lineWidth = 0.8;
     c.globalAlpha = 0.55;
@@ -211,7 +229,7 @@ class Space extends Canvas {
           const place = [0, 0];
           place[fixed] = t;
           place[along] = s;
-          const w = this.over(place[0], place[1], axes, fit);
+          const w = this.over(place[0], place[1], axes, plane);
           if (Math.abs(w) > 0.52) {
             open = false;
             continue;
@@ -226,8 +244,8 @@ class Space extends Canvas {
     c.globalAlpha = 1;
   }
 
-  stalk(c, at, axes, fit, x, y, colour) {
-    const foot = this.view([at[0], at[1], Math.max(-0.5, Math.min(0.5, this.over(at[0], at[1], axes, fit)))]);
+  stalk(c, at, axes, plane, x, y, colour) {
+    const foot = this.view([at[0], at[1], Math.max(-0.5, Math.min(0.5, this.over(at[0], at[1], axes, plane)))]);
     c.globalAlpha = 0.35;
     c.strokeStyle = colour;
     c.lineWidth = 1;
@@ -276,14 +294,7 @@ class Space extends Canvas {
       this.say(null);
       return;
     }
-    const { rows, fit, settings } = this.data;
-    const i = rows[best[1][3]];
-    const rho = effective(fit, settings.slice(0, 2), settings[2], i);
-    this.say(
-      [MODELS[i], ...settings.map((s) => `${DATA.settings[s]}: ${valueText(s, i)}`), known(rho) ? `ρ from both ID settings: ${points(rho)} points` : ""].filter(Boolean),
-      best[1][0],
-      best[1][1],
-    );
+    this.say(this.data.hover(best[1][3]), best[1][0], best[1][1]);
   }
 }
 

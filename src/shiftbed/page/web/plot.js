@@ -42,6 +42,12 @@ const MARKERS = {
   down: (c, x, y, r) => polygon(c, x, y - 0.15 * r, 1.2 * r, 3, 90),
   diamond: (c, x, y, r) => polygon(c, x, y, 1.25 * r, 4, 0),
   pentagon: (c, x, y, r) => polygon(c, x, y, 1.15 * r, 5, -90),
+  cross(c, x, y, r) {
+    for (const side of [-1, 1]) {
+      c.moveTo(x - r, y - side * r);
+      c.lineTo(x + r, y + side * r);
+    }
+  },
   star(c, x, y, r) {
     for (let i = 0; i < 10; i++) {
       const a = (-90 + 36 * i) * (Math.PI / 180);

@@ -97,7 +97,7 @@ function scatterView(host) {
         if (state.bars) drawBars(c, p, rows, at, up, x, y, styles, groupOf);
         if (!fit.reason) drawLines(c, p, fit, x);
       },
-      labels: (c, p) => nameThem(c, p, rows, special.map((s, k) => s && (!searching || hit[k] || pins.has(MODELS[rows[k]]))), at, up),
+      labels: (c, p) => nameThem(c, p, rows.map((i) => MODELS[i]), special.map((s, k) => s && (!searching || hit[k] || pins.has(MODELS[rows[k]]))), at, up),
       hover: (k) => describe(rows[k], x, y, shift, fit),
       pick: (k) => togglePin(MODELS[rows[k]]),
     };
@@ -171,18 +171,18 @@ function drawBars(c, plot, rows, at, up, x, y, styles, groupOf) {
   c.globalAlpha = 1;
 }
 
-/** Names beside pinned, found and own models; where there are too many, the first twelve. */
-function nameThem(c, plot, rows, wanted, at, up) {
+/** Names beside the wanted points; where there are too many, the first of them. */
+function nameThem(c, plot, names, wanted, at, up, most = 12) {
   c.font = FONT;
   c.textBaseline = "middle";
   const taken = [];
-  let left = 12;
-  rows.forEach((i, k) => {
+  let left = most;
+  names.forEach((name, k) => {
     if (!wanted[k] || left <= 0) return;
     const x = plot.px(at[k]);
     const y = plot.py(up[k]);
     if (!(x >= plot.left && x <= plot.left + plot.wide && y >= plot.top && y <= plot.top + plot.high)) return;
-    const text = fitText(c, MODELS[i], 220);
+    const text = fitText(c, name, 220);
     const width = c.measureText(text).width;
     const side = x + 10 + width < plot.left + plot.wide ? 1 : -1;
     let ty = y;

@@ -32,7 +32,7 @@ Bools = NDArray[np.bool_]
 FEWEST = 3
 """A line needs this many models."""
 _JUDGED = ("predicted", "effective", "low", "high", "prediction_low", "prediction_high", "p_value")
-_LINE_STEPS, _PLANE_STEPS = 201, 21
+_STEPS = 201
 _NOT_GIVEN = "not given"
 
 
@@ -117,28 +117,26 @@ def plane(
     >>> ids = ("ImageNet 1k", "CIFAR-10")
     >>> shift = Shift(name="r", kind="natural-dataset", source=ids, target="ImageNet-R")
     >>> chart = plane(published("openclip"), shift)
-    >>> chart.surface.shape, len(chart.models)
-    ((21, 21), 121)
+    >>> [round(weight, 3) for weight in chart.weights], len(chart.models)
+    ([0.887, 0.303], 121)
     """
-    found, on = testbed.shift(shift), find_scale(scale)
+    found = testbed.shift(shift)
     if len(found.source) != 2:
         raise InputError(f"a plane needs two ID settings, got {len(found.source)}")
-    options = {"bootstrap": 0, **options, "scale": on, "threshold": threshold, "models": models}
+    options = {"bootstrap": 0, **options, "scale": find_scale(scale)}
+    options |= {"threshold": threshold, "models": models}
     fits = _fit(testbed, found, None, highlight, options, level=0.95, band_level=band_level)
     first, second, up = (axis for axis, _, _ in fits.measured)
-    grid = [on.inverse(np.linspace(axis.low, axis.high, _PLANE_STEPS)) for axis in (first, second)]
-    if on.bounded:
-        grid = [np.clip(one, 0.0, 1.0) for one in grid]
-    over = np.stack(np.meshgrid(*grid), axis=-1)
     baseline = fits.baselines[""]
+    line = baseline.lines[0]
     return Plane(
         title=f"{found.target} given {found.source[0]} and {found.source[1]}",
         **_fields(testbed, found, fits, None, colour or "kind", label, fdr, options),
         x=np.column_stack([testbed.accuracy(setting) for setting in found.source])[fits.shown],
         axes=(first, second, up),
         band_level=band_level,
-        grid=(grid[0], grid[1]),
-        surface=baseline.predict(over.reshape(-1, 2)).reshape(_PLANE_STEPS, _PLANE_STEPS),
+        weights=(line.weights[0], line.weights[1]),
+        intercept=line.intercept,
         reading=f"The surface is the plane through {count(baseline.n)}; stems show each ρ.",
     )
 
@@ -284,7 +282,7 @@ def _trends(baseline: Baseline, name: str, x: Floats, level: float) -> list[Tren
         ends = scale.forward(
             [max(reach.min(), line.low), min(reach.max(), np.nextafter(line.high, 0.0))]
         )
-        grid = np.linspace(ends[0], ends[1], _LINE_STEPS)
+        grid = np.linspace(ends[0], ends[1], _STEPS)
         grid = np.unique(np.append(grid, np.clip(scale.forward(baseline.support[0]), *ends)))
         at = np.clip(scale.inverse(grid), line.low, np.nextafter(line.high, 0.0))
         band = baseline.band(at, level, kind="bootstrap" if len(line.draws) else "analytic")

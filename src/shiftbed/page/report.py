@@ -1,22 +1,79 @@
-"""What the page knows: a testbed, its lines and what follows from them, as plain JSON values."""
+"""One offline page about testbeds: what was found in words and numbers, then the views."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from shiftbed import __version__
-from shiftbed.figures.charts import Chart
-from shiftbed.page.findings import Findings
+from shiftbed.atomic import write_atomically
+from shiftbed.page.document import chart_json, page
+from shiftbed.page.findings import Findings, findings
 from shiftbed.records import Shift
-from shiftbed.results.plot import Missing, View
+from shiftbed.results.plot import Missing, Source, View, gallery, open_source, patterns_of
+from shiftbed.testbed.combine import combine
 from shiftbed.testbed.record import Testbed
 
+Sources = str | Testbed | Sequence[str | Testbed]
 HIDDEN = ("model", "in_fit_set", "parent")
 """Columns of models that the page has elsewhere."""
+
+
+def write_report(
+    sources: Sources,
+    path: str | Path,
+    *,
+    shifts: Sequence[str] | None = None,
+    fdr: float = 0.05,
+    opening: Sequence[str] = (),
+) -> Findings:
+    """Write the page, atomically, and return what it says."""
+    text, found = report_page(sources, shifts=shifts, fdr=fdr, opening=opening)
+    with write_atomically(path) as file:
+        file.write(text.encode())
+    return found
+
+
+def report_page(
+    sources: Sources,
+    *,
+    shifts: Sequence[str] | None = None,
+    fdr: float = 0.05,
+    refresh: bool = False,
+    opening: Sequence[str] = (),
+) -> tuple[str, Findings]:
+    """The page as text, and what it says; several testbeds are shown together.
+
+    ``opening`` are paragraphs of the author's own, before everything else.
+
+    Sources are testbeds, or names that ``open_source`` knows. Charts that need predictions per
+    image come from the stores among them.
+    """
+    given = [sources] if isinstance(sources, str | Testbed) else list(sources)
+    opened = [_open(one) for one in given]
+    whole = combine([one.testbed for one in opened])
+    store = next((one.store for one in opened if one.store is not None), None)
+    source = Source(name=whole.name, testbed=whole, store=store if len(opened) == 1 else None)
+    found = findings(whole, shifts, fdr=fdr, patterns=patterns_of(source))
+    own = tuple(("finding", text) for text in opening)
+    found = replace(found, sentences=(*own, *found.sentences))
+    views, missing = gallery(source)
+    for one in opened if len(opened) > 1 else []:
+        there = {view.id for view in views}
+        mine = [v for v in gallery(one)[0] if v.id not in there and one.store is not None]
+        views += [replace(view, title=f"{view.title}: {one.name}") for view in mine]
+    missing = [one for one in missing if one.id not in {view.id for view in views}]
+    data = payload(whole, found, views, missing, [one.testbed for one in opened])
+    return page(data, refresh=refresh), found
+
+
+def _open(source: str | Testbed) -> Source:
+    if isinstance(source, Testbed):
+        return Source(name=source.name, testbed=source)
+    return open_source(source)
 
 
 def payload(
@@ -27,64 +84,23 @@ def payload(
     sources: Sequence[Testbed],
 ) -> dict[str, Any]:
     """The JSON value that ``web/core.js`` reads: columns per setting, shifts with their lines."""
-    whole: dict[str, Any] = plain(
-        {
-            "title": testbed.title or testbed.name,
-            "findings": [{"level": level, "text": text} for level, text in found.sentences],
-            "models": _models(testbed),
-            "settings": list(testbed.settings),
-            "metrics": {k: v for k, v in testbed.metrics.items() if k in testbed.settings},
-            "value": [_column(testbed.value[:, s]) for s in range(len(testbed.settings))],
-            "n": [_sizes(testbed.n[:, s]) for s in range(len(testbed.settings))],
-            "shifts": [_shift(testbed, found, shift) for shift in testbed.shifts],
-            "out_of_line": _out_of_line(found),
-            "charts": [
-                {"id": v.id, "title": v.title, "intro": v.intro, "chart": chart_json(v.chart)}
-                for v in views
-            ],
-            "missing": [{"title": one.title, "reason": one.reason} for one in missing],
-            "sources": [_source(one) for one in sources],
-            "provenance": f"Made by shiftbed {__version__}.",
-        }
-    )
-    return whole
-
-
-def plain(value: Any) -> Any:
-    """Values JSON has: NaN and infinities become null, arrays lists, numbers Python's."""
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return value
-
-
-def chart_json(chart: Chart) -> dict[str, Any]:
-    """A finished chart with its kind as ``type``; an infinite slope is null.
-
-    >>> from shiftbed.figures.charts import Bars
-    >>> chart = Bars(title="t", categories=("a",), series=("s",), values=np.array([[1.0]]))
-    >>> chart_json(chart)["type"], chart_json(chart)["values"]
-    ('bars', [[1.0]])
-    """
-
-    def value(one: Any) -> Any:
-        if isinstance(one, Chart):
-            return chart_json(one)
-        if is_dataclass(one):
-            return {f.name: value(getattr(one, f.name)) for f in fields(one)}
-        if isinstance(one, tuple):
-            return [value(part) for part in one]
-        return plain(one)
-
-    named = {field.name: value(getattr(chart, field.name)) for field in fields(chart)}
-    return {"type": type(chart).__name__.lower(), **named}
+    return {
+        "title": testbed.title or testbed.name,
+        "findings": [{"level": level, "text": text} for level, text in found.sentences],
+        "models": _models(testbed),
+        "settings": list(testbed.settings),
+        "metrics": {k: v for k, v in testbed.metrics.items() if k in testbed.settings},
+        "value": [_column(testbed.value[:, s]) for s in range(len(testbed.settings))],
+        "n": [_sizes(testbed.n[:, s]) for s in range(len(testbed.settings))],
+        "shifts": [_shift(testbed, found, shift) for shift in testbed.shifts],
+        "out_of_line": _out_of_line(found),
+        "charts": [
+            {"id": v.id, "title": v.title, "intro": v.intro, "chart": chart_json(v.chart)}
+            for v in views
+        ],
+        "missing": [{"title": one.title, "reason": one.reason} for one in missing],
+        "sources": [_source(one) for one in sources],
+    }
 
 
 def _column(values: np.ndarray[Any, Any]) -> list[float | None]:
