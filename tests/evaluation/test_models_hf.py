@@ -131,7 +131,7 @@ def test_folders_that_are_no_models(tmp_path, folder):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(InputError, match="transformers cannot load it"):
         resolve(f"hf:{tmp_path}")
-    with pytest.raises(InputError, match="weights belong into the folder"):
+    with pytest.raises(InputError, match="takes no weights"):
         resolve(f"hf:{folder}", weights=tmp_path / "config.json")
     with pytest.raises(InputError, match="has 4 classes, not 5"):
         resolve(f"hf:{folder}", classes=5)

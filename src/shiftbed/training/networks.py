@@ -323,9 +323,9 @@ def _resolved(
 ) -> Network:
     """The architecture with its own number of classes, or ``classes`` where that can be asked."""
     text = spec
-    if not pretrained and weights is None and prefix in ("timm", "torchvision", "nets"):
-        query = [] if prefix == "nets" else ["pretrained=false"]
-        query += [f"num_classes={classes}"] if classes is not None else []
+    if not pretrained and weights is None and prefix in ("timm", "torchvision", "nets", "python"):
+        query = [] if prefix in ("nets", "python") else ["pretrained=false"]
+        query += [f"num_classes={classes}"] if classes is not None and prefix != "python" else []
         query += [] if "seed=" in spec else [f"seed={seed}"]
         given = spec.partition("?")[2]
         query = [one for one in query if one.partition("=")[0] + "=" not in given]

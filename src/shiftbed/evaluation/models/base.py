@@ -1,8 +1,11 @@
 """What a model is: pixels in [0, 1] go in, logits come out."""
 
+import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import metadata
 from typing import Any, ClassVar, final
 
@@ -34,6 +37,8 @@ class Model(ABC):
     """One per class, where the model says."""
     device: str = "cpu"
     precision: str = "float32"
+    content: str | None = None
+    """SHA-256 of what computes the logits, where that is a file or an estimator."""
     differentiable: ClassVar[bool] = False
     """Whether there is a ``module`` to take gradients of."""
 
@@ -43,6 +48,27 @@ class Model(ABC):
 
         With ``within`` false, pixels may leave [0, 1], as they do along a probe's path.
         """
+
+    @property
+    def spec(self) -> str | None:
+        """The line of text that it was made from; None for one made from an object."""
+        found = self.facts.get("spec")
+        return None if found is None else str(found)
+
+    @cached_property
+    def fingerprint(self) -> str | None:
+        """Identity of what it computes: SHA-256 of weights, architecture and preprocessing.
+
+        None where that cannot be known, as of a function. Computed when first asked for.
+        """
+        content = self._content()
+        if content is None:
+            return None
+        parts = [content, self.precision, self.preprocessing.describe()]
+        return f"sha256:{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()}"
+
+    def _content(self) -> str | None:
+        return self.content
 
     def describe(self) -> dict[str, Any]:
         """Everything that identifies it, as JSON types, for the record beside every result."""

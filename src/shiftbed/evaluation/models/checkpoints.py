@@ -116,7 +116,8 @@ def fit(network: "nn.Module", state: Mapping[str, Any], path: Path) -> None:
     complaints = []
     for what, names in (("missing", missing), ("not in the architecture", extra)):
         if names:
-            complaints.append(f"{len(names)} {what} ({', '.join(names[:3])}…)")
+            more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+            complaints.append(f"{len(names)} {what} ({', '.join(names[:8])}{more})")
     for name in shapes[:1]:
         there, here = tuple(state[name].shape), tuple(own[name].shape)
         complaints.append(f"{len(shapes)} of another shape ({name}: {there}, not {here})")

@@ -36,8 +36,6 @@ def load(request: Request) -> Model:
     from shiftbed.evaluation.models.modules import Named
 
     request.check_keys(*KEYS)
-    if request.weights is not None:
-        raise InputError(f"{request.spec.text}: weights belong into the folder; give hf:FOLDER")
     pretrained = request.flag("pretrained", True)
     folder = _folder(request, pretrained)
     with _quiet():

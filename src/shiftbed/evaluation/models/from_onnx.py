@@ -42,6 +42,7 @@ def load(request: Request) -> Model:
             "libraries": versions("onnxruntime"),
         },
         device=request.device,
+        content=digest(file),
         function=graph,
         engine="onnxruntime",
     )

@@ -1,70 +1,106 @@
 """``python:MODULE:FUNCTION``: anything that returns logits; ``MODULE`` may be a file, ``net.py``.
 
 The function gets (N, C, H, W) float32 pixels in [0, 1] and returns (N, classes) logits. With ``()``
-behind it, as in ``python:my.nets:build()``, it is called once and what it returns is the model: a
+behind it, as in ``python:my.nets:build()``, it is called and what it returns is the model: a
 function, a torch module or a ``Model``. Attributes ``preprocessing`` (a mapping with ``size`` or a
 ``Preprocessing``) and ``class_names`` of the function are used; keys of the line come on top. A
 mean and std in the preprocessing are applied before the function is called.
+
+Keys: ``weights`` (a file of tensors, every one of which must fit the torch module), ``seed`` (0: of
+weights that are drawn where none are given), ``num_classes``.
 """
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.models.base import FunctionModel, Model
+from shiftbed.evaluation.models.base import Model
 from shiftbed.evaluation.models.checkpoints import digest, existing
-from shiftbed.evaluation.models.spec import Request
+from shiftbed.evaluation.models.from_objects import from_object, is_module, stated
+from shiftbed.evaluation.models.spec import Request, stamp
+from shiftbed.evaluation.models.torch_model import network_digest, seeded
 from shiftbed.evaluation.preprocessing import Preprocessing
 
 
 def load(request: Request) -> Model:
     """Import a function (or what a factory returns) and make it a model."""
-    request.check_keys("num_classes")
-    found, facts = find(request.spec.name)
-    if isinstance(found, Model):
-        return found
-    native = _native(found, request)
-    used = request.preprocess(native)
-    id = request.identity(shown(request.spec.name), native, used)
-    facts = {"spec": request.spec.text, **facts}
-    names = tuple(getattr(found, "class_names", ()))
-    if _is_module(found):
-        from shiftbed.evaluation.models.torch_model import wrap
-
-        return wrap(
-            found,
-            id=id,
-            preprocessing=used,
-            facts=facts,
-            device=request.device,
-            precision=request.precision,
-            class_names=names,
-        )
-    request.only_float32()
-    if not callable(found):
-        raise InputError(f"{request.spec.text}: not a function but {type(found).__name__}")
-    probe = FunctionModel(id=id, classes=0, preprocessing=used, function=found)
-    return FunctionModel(
-        id=id,
-        classes=_classes(probe, request),
-        preprocessing=used,
-        facts=facts,
-        class_names=names,
-        function=found,
+    request.check_keys("num_classes", "weights", "seed")
+    network = build(request.spec.name, request)
+    query: dict[str, str | int | None] = {}
+    if request.weights is not None:
+        query["weights"] = stamp(request.weights)
+    elif network.drawn:
+        query["seed"] = request.seed or None
+    return from_object(
+        network.found,
+        request,
+        lambda native, used: request.identity(shown(request.spec.name), native, used, **query),
+        facts={"spec": request.spec.text, **network.facts},
+        native=network.native,
     )
 
 
-def find(name: str) -> tuple[Any, dict[str, Any]]:
-    """The object that ``MODULE:ATTRIBUTE[()]`` names, and what is known of where it lies.
+class Built(NamedTuple):
+    """What a line names."""
+
+    found: Any
+    native: Preprocessing | None
+    """The preprocessing that its factory states."""
+    drawn: bool
+    """Whether its weights are random, drawn with the seed."""
+    facts: dict[str, Any]
+
+
+def build(name: str, request: Request) -> Built:
+    """The object that ``MODULE:ATTRIBUTE[()]`` names, made with the seed.
+
+    A class of modules is called like a factory, and so is a function that weights are given for.
+    """
+    made, facts = find(name.removesuffix("()"), request.seed)
+    called = name.endswith("()") or _is_module_class(made)
+    if request.weights is not None and inspect.isroutine(made):
+        called = True
+    if not called:
+        return Built(made, None, False, facts)
+    found = _called(made, name, request.seed)
+    if not is_module(found) or request.weights is not None:
+        return Built(found, stated(made), False, facts)
+    other = _called(made, name, request.seed + 1)
+    drawn = network_digest(found) != network_digest(other)
+    origin = {"random": True, "seed": request.seed} if drawn else {"made_by": shown(name)}
+    return Built(found, stated(made), drawn, {**facts, "weights": origin})
+
+
+def _called(factory: Any, name: str, seed: int) -> Any:
+    """What a factory makes, with the seed in torch's generator."""
+    try:
+        inspect.signature(factory).bind()
+    except TypeError as error:
+        raise InputError(f"python:{name}: must be callable without arguments: {error}") from None
+    except ValueError:  # built in, without a signature
+        pass
+    with seeded(seed) if find_spec("torch") else nullcontext():
+        return factory()
+
+
+def _is_module_class(found: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(found, type) and issubclass(found, torch.nn.Module)
+
+
+def find(name: str, seed: int = 0) -> tuple[Any, dict[str, Any]]:
+    """The object that ``MODULE:ATTRIBUTE`` names, and what is known of where it lies.
+
+    With ``()`` behind it, it is called. What a module draws while it is imported has the seed.
 
     >>> find("math:sqrt")[0](4.0)
     2.0
@@ -74,7 +110,8 @@ def find(name: str) -> tuple[Any, dict[str, Any]]:
     attribute = attribute.removesuffix("()")
     if not colon or not module_name or not attribute:
         raise InputError(f"python:{name}: must be python:MODULE:FUNCTION")
-    module = _module(module_name)
+    with seeded(seed) if "torch" in sys.modules else nullcontext():
+        module = _module(module_name)
     found: Any = module
     for part in attribute.split("."):
         if part not in dir(found):
@@ -84,7 +121,7 @@ def find(name: str) -> tuple[Any, dict[str, Any]]:
     source = Path(getattr(module, "__file__", None) or "")
     if source.suffix == ".py":
         facts["code"] = {"file": source.name, "sha256": digest(source)}
-    return found() if called else found, facts
+    return _called(found, name, seed) if called else found, facts
 
 
 def _module(name: str) -> ModuleType:
@@ -115,37 +152,6 @@ def _here_too() -> Iterator[None]:
     finally:
         if here in sys.path:
             sys.path.remove(here)
-
-
-def _native(found: Any, request: Request) -> Preprocessing:
-    stated = getattr(found, "preprocessing", None)
-    if isinstance(stated, Preprocessing):
-        return stated
-    if isinstance(stated, Mapping):
-        return Preprocessing.from_dict(stated)
-    if not request.asks_for("size"):
-        raise InputError(
-            f"{request.spec.text} does not say its image size: add ?size=224, give preprocessing, "
-            "or set FUNCTION.preprocessing = {'size': (224, 224)}"
-        )
-    return Preprocessing(size=(1, 1))
-
-
-def _classes(probe: FunctionModel, request: Request) -> int:
-    """As asked for, or the columns for one grey image."""
-    wanted = request.integer("num_classes") or request.classes
-    if wanted is not None:
-        return wanted
-    p = probe.preprocessing
-    shape = np.shape(probe.function(np.full((1, p.channels, *p.size), 0.5, np.float32)))
-    if len(shape) != 2 or shape[0] != 1:
-        raise InputError(f"{probe.id} must return (N, classes) logits, got {shape} for N = 1")
-    return int(shape[1])
-
-
-def _is_module(found: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(found, torch.nn.Module)
 
 
 def shown(name: str) -> str:

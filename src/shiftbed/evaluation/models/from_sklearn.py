@@ -7,6 +7,9 @@ example, are ``?size=8&mode=L&std=0.0625``. Logits are log-probabilities where t
 are the labels.
 """
 
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +22,7 @@ from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, versio
 from shiftbed.evaluation.models.checkpoints import digest, existing
 from shiftbed.evaluation.models.sidecar import native_preprocessing
 from shiftbed.evaluation.models.spec import Request, stamp
+from shiftbed.evaluation.preprocessing import Preprocessing
 
 LOWEST = -104.0
 """Logit of what has probability 0: below the logarithm of the smallest float32."""
@@ -55,39 +59,119 @@ def load(request: Request) -> Model:
     request.check_keys("layout", "num_classes")
     request.only_float32()
     file = existing(request.spec.name, request.spec.prefix)
-    layout = request.text("layout") or "hwc"
-    if layout not in ("hwc", "chw"):
-        raise unknown("layout", layout, ("hwc", "chw"))
     estimator = _read(file, request.trusted)
-    method = _method(estimator, file)
     native = native_preprocessing(request, file, needed=("std",))
+    changed = None if layout_of(request) == "hwc" else layout_of(request)
+    facts = {
+        "spec": request.spec.text,
+        "architecture": type(estimator).__name__,
+        "weights": {"file": file.name, "sha256": digest(file)},
+        "libraries": versions("scikit-learn", "skops"),
+    }
+    return estimator_model(
+        estimator,
+        request,
+        native,
+        lambda own, used: request.identity(stamp(file), own, used, layout=changed),
+        facts,
+        content=digest(file),
+    )
+
+
+def estimator_model(
+    estimator: Any,
+    request: Request,
+    native: Preprocessing,
+    naming: Callable[[Preprocessing, Preprocessing], str],
+    facts: Mapping[str, Any],
+    content: str | None = None,
+) -> FunctionModel:
+    """A fitted estimator as a model, after a look at its features and classes."""
+    what = request.spec.text
+    method = _method(estimator, what)
     used = request.preprocess(native)
     width = used.channels * used.size[0] * used.size[1]
     expected = getattr(estimator, "n_features_in_", width)
     if expected != width:
         raise InputError(
-            f"{file} takes {expected} features, but {used.size} pixels in {used.channels} channels "
+            f"{what} takes {expected} features, but {used.size} pixels in {used.channels} channels "
             f"are {width}"
         )
-    labels, names = _labels(estimator, file)
+    labels, names = _labels(estimator, what)
     columns = max(int(labels.max()) + 1, request.classes or request.integer("num_classes") or 0)
-    changed = None if layout == "hwc" else layout
+    layout = layout_of(request)
     return FunctionModel(
-        id=request.identity(stamp(file), native, used, layout=changed),
+        id=naming(native, used),
         classes=columns,
         preprocessing=used,
-        facts={
-            "spec": request.spec.text,
-            "architecture": type(estimator).__name__,
-            "weights": {"file": file.name, "sha256": digest(file)},
-            "libraries": versions("scikit-learn", "skops"),
-        },
-        class_names=names,
+        facts=facts,
+        class_names=request.class_names or names,
+        content=estimator_digest(estimator, layout) or content,
         function=Estimator(
             estimator=estimator, method=method, labels=labels, columns=columns, layout=layout
         ),
         engine="sklearn",
     )
+
+
+def layout_of(request: Request) -> str:
+    """How pixels become features, as asked for."""
+    layout = request.text("layout") or "hwc"
+    if layout not in ("hwc", "chw"):
+        raise unknown("layout", layout, ("hwc", "chw"))
+    return layout
+
+
+def native_of(estimator: Any, request: Request) -> Preprocessing:
+    """Of an estimator in memory: nothing is known but, from its features, the channels."""
+    if not request.asks_for("size", "std"):
+        raise InputError(
+            f"{request.spec.text} does not say its preprocessing: give size and std, such as "
+            "size=8, std=1/16 for 8 × 8 pixels on a scale of 0 to 16"
+        )
+    plain = request.preprocess(Preprocessing(size=(1, 1)))
+    grey = getattr(estimator, "n_features_in_", None) == plain.size[0] * plain.size[1]
+    return Preprocessing(size=(1, 1), mode="L" if grey else "RGB")
+
+
+def estimator_digest(estimator: Any, layout: str = "hwc") -> str | None:
+    """SHA-256 of an estimator's parameters and arrays; None if it holds what cannot be compared."""
+    whole = hashlib.sha256(layout.encode())
+    try:
+        _add(whole, estimator, ())
+    except TypeError:
+        return None
+    return whole.hexdigest()
+
+
+def _add(whole: Any, value: Any, above: tuple[int, ...]) -> None:
+    """Feed a value to a digest: plain values, arrays, and objects of the numerical libraries."""
+    if id(value) in above:
+        raise TypeError("holds itself")
+    above = (*above, id(value))
+    whole.update(f"{type(value).__qualname__} ".encode())
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.dtype):
+        whole.update(f"{value!r}\n".encode())
+    elif isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        whole.update(f"{value.dtype.descr} {value.shape}\n".encode())
+        whole.update(np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, np.ndarray):
+        _add(whole, value.tolist(), above)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _add(whole, one, above)
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=repr):
+            _add(whole, key, above)
+            _add(whole, value[key], above)
+    elif isinstance(value, type) or inspect.isroutine(value):
+        whole.update(f"{value.__module__}.{value.__qualname__}\n".encode())
+    elif type(value).__module__.partition(".")[0] in ("sklearn", "numpy", "scipy"):
+        state = value.__reduce_ex__(2)
+        for one in state[1:3] if isinstance(state, tuple) else ():
+            _add(whole, one, above)
+    else:
+        raise TypeError(f"{type(value)} cannot be compared")
 
 
 def _read(file: Path, trusted: tuple[str, ...]) -> Any:
@@ -115,7 +199,7 @@ def _read(file: Path, trusted: tuple[str, ...]) -> Any:
         raise InputError(f"{file}: skops cannot load it: {error}") from None
 
 
-def _method(estimator: Any, file: Path) -> Literal["predict_proba", "decision_function"]:
+def _method(estimator: Any, file: str) -> Literal["predict_proba", "decision_function"]:
     if callable(getattr(estimator, "predict_proba", None)):
         return "predict_proba"
     if callable(getattr(estimator, "decision_function", None)):
@@ -125,7 +209,7 @@ def _method(estimator: Any, file: Path) -> Literal["predict_proba", "decision_fu
     )
 
 
-def _labels(estimator: Any, file: Path) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _labels(estimator: Any, file: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Columns of the estimator's classes, and their names if they are no numbers."""
     classes = np.asarray(getattr(estimator, "classes_", ()))
     if classes.ndim != 1 or len(classes) < 2:

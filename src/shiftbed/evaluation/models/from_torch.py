@@ -12,7 +12,7 @@ from typing import Any
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.models.base import Model, versions
-from shiftbed.evaluation.models.checkpoints import digest, existing, fit, read_state
+from shiftbed.evaluation.models.checkpoints import digest, existing
 from shiftbed.evaluation.models.exported import load_program
 from shiftbed.evaluation.models.sidecar import native_preprocessing
 from shiftbed.evaluation.models.spec import Request, Spec, stamp
@@ -53,33 +53,19 @@ def _of_library(file: Path, kind: str, name: str, request: Request) -> Model:
 
 def _own(file: Path, name: str, request: Request) -> Model:
     """A module class or factory of the user's, filled with the weights."""
-    from torch import nn
-
-    from shiftbed.evaluation.models.from_python import find, shown
+    from shiftbed.evaluation.models.from_objects import from_object, stated
+    from shiftbed.evaluation.models.from_python import build, shown
 
     request.check_keys("arch", "num_classes")
-    made, facts = find(name)
-    network = made if isinstance(made, nn.Module) else made()
-    if not isinstance(network, nn.Module):
-        raise InputError(
-            f"python:{name} must be a torch module, its class or a function making one"
-        )
-    fit(network, read_state(file), file)
-    stated = getattr(network, "preprocessing", None) or getattr(made, "preprocessing", None)
-    if stated is None:
-        native = native_preprocessing(request, file)
-    else:
-        from shiftbed.evaluation.preprocessing import Preprocessing
-
-        native = stated if isinstance(stated, Preprocessing) else Preprocessing.from_dict(stated)
-    used = request.preprocess(native)
-    return wrap(
-        network,
-        id=request.identity(stamp(file), native, used, arch=f"python:{shown(name)}"),
-        preprocessing=used,
-        facts={"spec": request.spec.text, **facts, **_facts(file)},
-        device=request.device,
-        precision=request.precision,
+    request = replace(request, weights=file)
+    network = build(name, request)
+    native = stated(network.found) or network.native or native_preprocessing(request, file)
+    return from_object(
+        network.found,
+        request,
+        lambda own, used: request.identity(stamp(file), own, used, arch=f"python:{shown(name)}"),
+        facts={"spec": request.spec.text, **network.facts, "libraries": versions("torch")},
+        native=native,
     )
 
 
@@ -108,6 +94,7 @@ def _exported(file: Path, request: Request) -> Model:
         facts={"spec": request.spec.text, "architecture": "exported program", **_facts(file)},
         device=_cpu_only(request),
         channels_last=False,
+        content=digest(file),
     )
 
 

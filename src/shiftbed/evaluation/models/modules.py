@@ -77,6 +77,9 @@ class ZeroShot(nn.Module):
         self.bias = bias
         self.register_buffer("text", text)
 
+    def extra_repr(self) -> str:
+        return f"scale={self.scale}, bias={self.bias}"
+
     def forward(self, x: Tensor) -> Tensor:
         found = self.encoder(x)
         pooled = found[0] if isinstance(found, tuple) else found  # captioners also return tokens

@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.models.base import Model
 from shiftbed.evaluation.models.checkpoints import existing
-from shiftbed.evaluation.models.spec import Request, Spec
+from shiftbed.evaluation.models.from_objects import from_object, kind_of
+from shiftbed.evaluation.models.spec import PREPROCESSING, Request, Spec, stamp
 from shiftbed.evaluation.models.torch_model import PRECISIONS
 
 _HERE = "shiftbed.evaluation.models."
@@ -38,7 +42,10 @@ _PACKAGES = {
     "huggingface_hub": "shiftbed[evaluate]",
 }
 """What to install where a family's library is missing."""
-Names = int | Sequence[str] | str | PathLike[str] | None
+_WITH_WEIGHTS = ("timm", "torchvision", "open_clip", "python", "nets")
+"""Prefixes of architectures, which take a file of weights; the others name one themselves."""
+Texts = Sequence[str] | str | PathLike[str]
+Names = int | Texts | None
 
 
 def resolve(
@@ -49,7 +56,7 @@ def resolve(
     preprocessing: Mapping[str, Any] | None = None,
     weights: str | PathLike[str] | None = None,
     classes: Names = None,
-    templates: Sequence[str] | str | PathLike[str] | None = None,
+    templates: Texts | None = None,
     trusted: Sequence[str] = (),
 ) -> Model:
     """The model that a line of text names, ready to run.
@@ -70,23 +77,126 @@ def resolve(
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     file = weights if weights is not None else parsed.query.get("weights")
-    given = classes if classes is not None else parsed.query.get("classes")
-    prompts = templates if templates is not None else parsed.query.get("templates")
-    names = () if given is None or isinstance(given, int) else _lines(given, "classes")
-    request = Request(
-        spec=parsed,
+    if file is not None and parsed.prefix not in _WITH_WEIGHTS:
+        raise InputError(
+            f"{spec}: takes no weights ({file}); those of {parsed.prefix}: belong to what it names"
+        )
+    if weights is not None and "weights" in parsed.query:
+        raise InputError(f"{spec}: weights are given twice, in the line and as {weights}")
+    request = _request(
+        parsed,
         device=device,
         precision=precision,
         preprocessing=dict(preprocessing or {}),
         weights=None if file is None else existing(file, f"weights of {spec}"),
-        classes=given if isinstance(given, int) else len(names) or None,
-        class_names=names,
-        templates=() if prompts is None else _lines(prompts, "templates"),
+        classes=classes if classes is not None else parsed.query.get("classes"),
+        templates=templates if templates is not None else parsed.query.get("templates"),
         trusted=tuple(trusted),
     )
-    model = _load(request)
-    request.expect(model.classes)
-    return model
+    found = _load(request)
+    request.expect(found.classes)
+    return found
+
+
+def _request(spec: Spec, *, classes: Names, templates: Texts | None = None, **more: Any) -> Request:
+    """With the names of classes and the prompts read, where they are files."""
+    names = () if classes is None or isinstance(classes, int) else _lines(classes, "classes")
+    return Request(
+        spec=spec,
+        classes=classes if isinstance(classes, int) else len(names) or None,
+        class_names=names,
+        templates=() if templates is None else _lines(templates, "templates"),
+        **more,
+    )
+
+
+def model(
+    source: Any,
+    *,
+    name: str | None = None,
+    size: int | tuple[int, int] | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+    classes: Names = None,
+    preprocessing: Mapping[str, Any] | None = None,
+    weights: str | PathLike[str] | None = None,
+    device: str = "cpu",
+    precision: str = "float32",
+    **options: Any,
+) -> Model:
+    """A model from a line of text, a torch module, a function or a scikit-learn estimator.
+
+    - text: ``timm:resnet18`` and every other prefix of ``resolve``, whose options it takes.
+    - a ``torch.nn.Module`` from normalised pixels (N, C, H, W) to logits (N, classes). It is copied
+      as it is now, and the copy put into evaluation mode: the module itself, which may be in the
+      middle of training, keeps its mode, its gradients and its statistics. Make another model
+      after more training.
+    - a function from (N, C, H, W) float32 pixels, in [0, 1] unless mean and std say otherwise, to
+      logits.
+    - a fitted scikit-learn classifier of flattened pixels; ``layout`` is "hwc" or "chw".
+    - a ``Model``, returned as it is.
+
+    ``size`` is the image size, an int or (height, width); images are resized to it and cropped.
+    ``mean`` and ``std`` are per channel in [0, 1] units, by default 0 and 1; their length says how
+    many channels there are (one number serves all three). Other fields of ``Preprocessing`` are
+    given by name or in ``preprocessing``. ``weights`` is a file of tensors for a module or an
+    architecture, all of which must fit. ``classes`` is how many classes there must be, or their
+    names. ``name`` is what results call the model.
+
+    >>> import numpy as np
+    >>> bright = model(lambda x: x.mean(axis=(2, 3)), name="bright", size=4)
+    >>> bright.id, bright.classes, bright.spec, bright.fingerprint
+    ('bright', 3, None, None)
+    >>> bright.logits(np.full((1, 3, 4, 4), 51, np.uint8)).round(3).tolist()
+    [[0.2, 0.2, 0.2]]
+    """
+    given = {"size": size, "mean": mean, "std": std}
+    changes = {key: value for key, value in given.items() if value is not None}
+    changes |= {key: options.pop(key) for key in PREPROCESSING if key in options}
+    changes = {**(preprocessing or {}), **changes}
+    if name is not None and not (isinstance(name, str) and name.strip()):
+        raise InputError(f"name must be a text that is not empty, got {name!r}")
+    if isinstance(source, Model):
+        asked = {"weights": weights, "classes": classes}
+        other = [*changes, *options, *(key for key, value in asked.items() if value is not None)]
+        other += ["device"] * (device != "cpu") + ["precision"] * (precision != "float32")
+        if other:
+            raise InputError(f"{source.id} is a model already: {', '.join(other)} cannot change")
+        return source if name is None else replace(source, id=name)
+    known = ("templates", "trusted") if isinstance(source, str) else ("layout",)
+    for key in options:
+        if key not in known:
+            raise unknown("option of a model", key, (*known, *PREPROCESSING))
+    if isinstance(source, str):
+        found = resolve(
+            source,
+            device=device,
+            precision=precision,
+            preprocessing=changes,
+            weights=weights,
+            classes=classes,
+            **options,
+        )
+        return found if name is None else replace(found, id=name)
+    file = None if weights is None else existing(weights, "weights")
+    own = name or kind_of(source) + (f"?weights={stamp(file)}" if file else "")
+    request = _request(
+        Spec(text=own, prefix="", name=own, query=options),
+        device=device,
+        precision=precision,
+        preprocessing=_with_mode(changes),
+        weights=file,
+        classes=classes,
+    )
+    found = from_object(source, request, lambda *_: own, facts={"architecture": kind_of(source)})
+    request.expect(found.classes)
+    return found
+
+
+def _with_mode(changes: dict[str, Any]) -> dict[str, Any]:
+    """A single mean (or std) in a list is that of the only channel."""
+    sizes = {np.size(changes[key]) for key in ("mean", "std") if np.ndim(changes.get(key, 0))}
+    return {"mode": "L", **changes} if sizes == {1} else changes
 
 
 def _load(request: Request) -> Model:
@@ -102,7 +212,7 @@ def _load(request: Request) -> Model:
     return model
 
 
-def _lines(given: Sequence[str] | str | PathLike[str], what: str) -> tuple[str, ...]:
+def _lines(given: Texts, what: str) -> tuple[str, ...]:
     """Names or prompts: a list, or a file with one per line or a JSON list."""
     if isinstance(given, str | PathLike):
         path = existing(given, what)

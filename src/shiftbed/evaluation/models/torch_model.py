@@ -1,5 +1,7 @@
 """Torch networks as models."""
 
+import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +32,10 @@ class TorchModel(Model):
     channels_last: bool = True
     """Whether batches are laid out as (N, H, W, C) in memory, which convolutions prefer."""
     differentiable: ClassVar[bool] = True
+
+    def _content(self) -> str | None:
+        """SHA-256 of each part's name, class and settings, and each weight's name and bytes."""
+        return self.content or network_digest(self.module)
 
     def tensor(self, pixels: Pixels, *, within: bool = True) -> "torch.Tensor":
         """Checked pixels as the float32 tensor that ``module`` takes, on its device."""
@@ -63,6 +69,7 @@ def wrap(
     precision: str = "float32",
     class_names: tuple[str, ...] = (),
     channels_last: bool = True,
+    content: str | None = None,
 ) -> TorchModel:
     """A model from a network that takes normalised pixels and returns logits.
 
@@ -91,8 +98,27 @@ def wrap(
         precision=precision,
         module=module,
         channels_last=channels_last,
+        content=content,
     )
     return _with_classes(model)
+
+
+def network_digest(network: "nn.Module") -> str:
+    """SHA-256 of a network: the names, classes and settings of its parts, and its weights."""
+    import torch
+
+    whole = hashlib.sha256()
+    for name, part in network.named_modules():
+        settings = re.sub(r" at 0x[0-9a-f]+", "", part.extra_repr())
+        whole.update(f"{name} {type(part).__qualname__} {settings}\n".encode())
+    for name, tensor in network.state_dict().items():
+        if not torch.is_tensor(tensor):
+            whole.update(f"{name} {tensor!r}\n".encode())
+            continue
+        whole.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        plain = tensor.detach().cpu().contiguous().reshape(-1)
+        whole.update(plain.view(torch.uint8).numpy().data)
+    return whole.hexdigest()
 
 
 def _with_classes(model: TorchModel) -> TorchModel:
