@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 import shiftbed as sb
-from shiftbed.results.correlation import synthetic_natural
+from shiftbed.results.correlation import correlate, synthetic_natural
 
 
 def test_45_synthetic_shifts_by_hand(imagenet):
@@ -25,3 +25,12 @@ def test_45_synthetic_shifts_by_hand(imagenet):
 def test_testbeds_without_synthetic_shifts_say_so():
     with pytest.raises(sb.InputError, match="has no synthetic shifts"):
         synthetic_natural(sb.published("openclip"), models="all")
+
+
+def test_the_workflow_gives_a_table_and_a_heatmap(imagenet):
+    found = correlate(imagenet, synthetic=["avg_pgd", "greyscale"], natural=["imagenet-v2"])
+    rows = found.to_dict()["correlations"]
+    (table,) = found.tables()
+    assert table.columns == ("synthetic", "imagenet-v2")
+    assert [row[1] for row in table.rows] == [f"{row['r']:.2f}" for row in rows]
+    assert found.chart().values[:, 0].tolist() == [row["r"] for row in rows]

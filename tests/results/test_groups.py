@@ -7,6 +7,7 @@ from scipy.stats import kendalltau
 import shiftbed as sb
 from shiftbed.results.groups import (
     group_table,
+    groups,
     rank_agreement,
     scale_table,
     single_and_multi,
@@ -110,3 +111,36 @@ def test_unknown_columns_and_too_few_ids(imagenet):
         group_table(imagenet, ["imagenet-v2"], by="knd")
     with pytest.raises(sb.InputError, match="at least two ID settings"):
         single_and_multi(imagenet, ["val"], ["greyscale"])
+
+
+def test_the_workflow_gives_tables_json_and_charts(imagenet, mixes):
+    found = groups(imagenet, shift=["imagenet-v2", "objectnet"])
+    assert found.to_dict().keys() == {"groups", "scales"}
+    assert found.frame.equals(group_table(imagenet, ["imagenet-v2", "objectnet"]))
+    bars = found.chart()
+    assert bars.categories == ("imagenet-v2", "objectnet", "Average")
+    more = found.frame.filter(pl.col("group") == "more-data")["mean"]
+    assert bars.values[bars.series.index("more-data")] == pytest.approx(100 * more.to_numpy())
+    own = {"A": "a", "B": "b"}
+    both = groups(mixes, id=["a", "b"], ood=["ood"], by="training_data", own_id=own,
+                  mixed="training_data=A+B")  # fmt: skip
+    assert both.to_dict().keys() == {"fits", "rank_agreement", "without_mixed"}
+    assert [table.rows[0][0] for table in both.tables()] == ["ood"] * 3
+    assert both.chart().values.shape == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"id": ["a", "b"]}, "id and ood go together"),
+        ({"own_id": {"A": "a", "B": "b"}}, "need id and ood"),
+        ({"id": ["a", "b"], "ood": ["ood"], "shift": ["line"]}, "take no shift"),
+        ({"id": ["a", "b"], "ood": ["ood"], "level": 0.9}, "no level"),
+        ({"id": ["a", "b"], "ood": ["ood"], "by": "kind"}, "only with own_id"),
+        ({"id": ["a", "b"], "ood": ["ood"], "own_id": {"A": "a"}, "by": "training_data"}, "two or"),
+        ({"id": ["a", "b"], "ood": ["ood"], "mixed": "kind!=standard"}, "no mixed model"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(mixes, given, message):
+    with pytest.raises(sb.InputError, match=message):
+        groups(mixes, **given)

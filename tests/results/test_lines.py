@@ -5,12 +5,14 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from scipy.special import expit
 
 import shiftbed as sb
 from shiftbed.records import ImageResults
-from shiftbed.results.lines import compare, fit, rank
+from shiftbed.results.lines import fit
 from shiftbed.results.place import place
+from shiftbed.results.ranking import compare, rank
 
 
 def random_bed(seed: int, models: int, per_image: bool) -> sb.Testbed:
@@ -143,3 +145,40 @@ def test_what_was_not_evaluated_is_named(imagenet):
 def test_what_cannot_be_honoured_is_refused(imagenet, call, message):
     with pytest.raises(sb.InputError, match=message):
         call(imagenet)
+
+
+def test_charts_show_what_the_frames_say(imagenet):
+    fitted = fit(imagenet, "imagenet-v2", bootstrap=0, level=0.9)
+    (trend,) = fitted.chart().trends
+    assert (trend.n, trend.slope) == (78, fitted.baseline.weights[0])
+    assert fitted.chart().band_level == 0.9
+    ids = ["val", "val-on-objectnet-classes"]
+    plane = fit(imagenet, id=ids, ood="objectnet-1.0-beta", bootstrap=0).chart()
+    assert plane.x.shape[1] == 2
+    ranked = rank(imagenet, "imagenet-v2", most=4)
+    bars = ranked.chart()
+    assert bars.categories == tuple(ranked.frame["model"][:4])
+    assert bars.values[0] == pytest.approx(100 * ranked.frame["effective"][:4].to_numpy())
+    compared = compare("resnet50", "vgg16", imagenet, shift=["imagenet-v2", "objectnet"])
+    bars = compared.chart()
+    assert (bars.series, bars.categories) == (("resnet50", "vgg16"), ("imagenet-v2", "objectnet"))
+    assert bars.low[1] == pytest.approx(100 * compared.frame["low_b"].to_numpy())
+
+
+def test_charts_are_drawn_onto_given_axes(imagenet):
+    axes = Figure().subplots(1, 3)
+    results = (
+        fit(imagenet, "imagenet-v2", bootstrap=0),
+        rank(imagenet, "imagenet-v2", most=3),
+        compare("resnet50", "vgg16", imagenet, shift="imagenet-v2"),
+    )
+    for ax, result in zip(axes, results, strict=True):
+        assert result.plot(ax) is ax
+        assert ax.has_data()
+
+
+def test_planes_by_group_have_no_chart(imagenet):
+    ids = ["val", "greyscale"]
+    found = fit(imagenet, id=ids, ood="stylized_imagenet", by="kind", bootstrap=0)
+    with pytest.raises(sb.InputError, match="planes by group have no chart"):
+        found.chart()

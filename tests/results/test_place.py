@@ -3,6 +3,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.figure import Figure
 
 import shiftbed as sb
 from shiftbed.results.place import Measured, place, shifts_of
@@ -125,3 +126,20 @@ def test_it_shows_itself(imagenet):
 def test_what_cannot_be_honoured_is_refused(imagenet, given, message):
     with pytest.raises(sb.InputError, match=message):
         place(imagenet, **given)
+
+
+def test_it_draws_itself_onto_given_axes(imagenet):
+    placed = place(imagenet, {"val": 0.76}, {"imagenet-v2": 0.63, "objectnet": 0.4}, name="mine",
+                   scale="probit")  # fmt: skip
+    chart = placed.chart("objectnet")
+    assert np.array(chart.models)[chart.highlighted].tolist() == ["mine"]
+    at = chart.models.index("mine")
+    row = placed.frame.row(1, named=True)
+    assert (chart.effective[at], chart.low[at]) == pytest.approx((row["effective"], row["low"]))
+    assert chart.x_axis.scale.name == "probit"
+    ax = Figure().subplots()
+    assert placed.plot(ax, shift="objectnet") is ax
+    with pytest.raises(sb.InputError, match="unknown shift"):
+        placed.plot(ax, shift="imagenet-a")
+    plane = place(imagenet, {"val": 0.76, TWIN: 0.78}, {"objectnet": 0.36}, multi=True).chart()
+    assert plane.x.shape[1] == 2

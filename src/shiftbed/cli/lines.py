@@ -154,7 +154,7 @@ def rank(
     json: AsJson = False,
 ) -> None:
     """Rank a testbed's models by effective robustness on a shift (or on all, without --shift)."""
-    from shiftbed.results.lines import rank
+    from shiftbed.results.ranking import rank
 
     given: dict[str, Any] = {"scale": scale, "threshold": threshold, "full_id": full_id}
     given |= {"by": by, "most": most, "level": level, "fdr": fdr, "only": only or "all"}
@@ -172,7 +172,7 @@ def compare(
     json: AsJson = False,
 ) -> None:
     """Compare two models: accuracies, ρ of each, and the difference with its interval."""
-    from shiftbed.results.lines import compare
+    from shiftbed.results.ranking import compare
 
     show(compare(a, b, testbed, shift=shift, scale=scale, fit_on=fit_on, level=level), json)
 

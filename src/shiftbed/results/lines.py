@@ -1,41 +1,40 @@
-"""Lines, and a testbed's models against them: ``fit``, ``rank`` and ``compare``."""
+"""The baseline of a shift: a line through one ID setting, a plane through several (``fit``)."""
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
 from shiftbed.analysis.baseline import Baseline, Line, OnBoundary
-from shiftbed.analysis.id_sets import IdSets, examine
-from shiftbed.analysis.intervals import benjamini_hochberg, check_level
+from shiftbed.analysis.id_sets import IdSets, examine, partial_residuals
+from shiftbed.analysis.intervals import check_level
 from shiftbed.display import (
-    Cell,
     Result,
     Row,
     Table,
-    interval,
     number,
-    p_value,
     percent,
-    points,
-    records,
 )
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
-from shiftbed.results.id_sets import id_set_dict, id_set_tables
 from shiftbed.scales import Scale
 from shiftbed.store import PredictionStore
-from shiftbed.testbed import Testbed, choose, open_testbed
+from shiftbed.testbed import Testbed, open_testbed
 from shiftbed.testbed.select import Choice
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from shiftbed.figures import Chart, Plane, Scatter
 
 Source = str | Path | Testbed | PredictionStore
 """What a testbed is opened from: a published one's name, a file, a store, or the testbed itself."""
 TESTBED = "imagenet-testbed-2020"
-SORTED_BY = ("effective", "relative", "p_value", "target")
 
 
 def find_shift(
@@ -74,20 +73,45 @@ def interval_notes(frame: pl.DataFrame) -> list[str]:
     return notes
 
 
-# --- fit ---------------------------------------------------------------------------------------
+class Drawn(Result):
+    """A result that has a chart."""
+
+    @abstractmethod
+    def chart(self) -> "Chart":
+        """The chart as finished data, for ``shiftbed.figures.draw`` and ``shiftbed.page.save``."""
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the chart onto matplotlib axes, or onto a new figure's; returns the axes."""
+        from shiftbed.figures import draw
+
+        return draw(self.chart(), ax)
+
+
+def shift_chart(
+    testbed: Testbed, shift: Shift, *, by: str | None = None, **options: Any
+) -> "Scatter | Plane":
+    """Models over one ID accuracy and the line, or over two and the plane."""
+    from shiftbed.results.charts.scatter import plane, scatter
+
+    if len(shift.source) == 1:
+        return scatter(testbed, shift, by=by, **options)
+    if by is not None:
+        raise InputError("planes by group have no chart; fit one group, chosen by fit_on")
+    return plane(testbed, shift, **options)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Fitted(Result):
+class Fitted(Drawn):
     """The baseline of a shift, or one per group of models.
 
     ``frame`` has a row per line (or piece of one) and coefficient: group, from, to, coefficient
     (an ID setting or ``intercept``), estimate, low, high, n, r2, mae.
     """
 
-    testbed: str
-    line: str
-    """What the testbed calls its baseline."""
+    testbed: Testbed
+    shift: Shift
+    options: Mapping[str, Any]
+    """How it was fitted, as ``Testbed.fit`` takes it."""
     lines: Mapping[str, Baseline]
     """By group; the only key is empty where models are not grouped."""
     by: str | None
@@ -102,7 +126,7 @@ class Fitted(Result):
 
     def tables(self) -> Iterable[Table]:
         if self.id_sets is not None:
-            return id_set_tables(self.id_sets, self.level)
+            return _id_set_tables(self.id_sets, self.level)
         rows = []
         for group, line in self.lines.items():
             for i, piece in enumerate(line.lines):
@@ -118,13 +142,18 @@ class Fitted(Result):
                         "MAE (points)": percent(line.mae),
                     }
                 )
-        title = f"{self.testbed}: {self.line} of {self.baseline.shift}"
-        return [Table.of(title, rows, {key: key for key in rows[0]}, notes=self.notes)]
+        title = f"{self.testbed.name}: {self.testbed.line} of {self.shift.name}"
+        return [_table(title, rows, self.notes)]
+
+    def chart(self) -> "Scatter | Plane":
+        """All models over ID accuracy, with the line (or lines) or the plane."""
+        given = {"by": self.by, "band_level": self.level, **self.options}
+        return shift_chart(self.testbed, self.shift, **given)
 
     def to_dict(self) -> dict[str, Any]:
         found = {group: _fit_dict(line, self.level) for group, line in self.lines.items()}
         if self.id_sets is not None:
-            return {"fit": found[""], **id_set_dict(self.id_sets, self.level)}
+            return {"fit": found[""], **_id_set_dict(self.id_sets, self.level)}
         return found[""] if self.by is None else {"by": self.by, "groups": found}
 
 
@@ -160,22 +189,20 @@ def fit(
     check_level(level)
     bed = open_testbed(testbed)
     wanted = find_shift(bed, shift, id, ood)
+    wanted = wanted.on_full_source() if full_id else wanted
     if choose_ids and (by is not None or len(wanted.source) < 2):
         raise InputError("choose_ids needs two or more ID settings, and no grouping (by)")
     options: dict[str, Any] = {
+        "models": fit_on,
         "scale": scale,
         "threshold": threshold,
-        "full_source": full_id,
         "knee": knee,
         "weighted": weighted,
         "on_boundary": on_boundary,
         "bootstrap": bootstrap,
         "seed": seed,
     }
-    if by is None:
-        lines = {"": bed.fit(wanted, models=fit_on, **options)}
-    else:
-        lines = _by_group(bed, wanted, by, fit_on, options)
+    lines = _by_group(bed, wanted, by, options) if by else {"": bed.fit(wanted, **options)}
     first = next(iter(lines.values()))
     left_out = sorted({model for line in lines.values() for model in line.left_out})
     notes = [
@@ -188,8 +215,9 @@ def fit(
         frame=_coefficients(lines, level),
         notes=tuple(notes),
         citation=bed.citation,
-        testbed=bed.name,
-        line=bed.line,
+        testbed=bed,
+        shift=wanted,
+        options=options,
         lines=lines,
         by=by,
         level=level,
@@ -197,12 +225,10 @@ def fit(
     )
 
 
-def _by_group(
-    bed: Testbed, shift: Shift, by: str, fit_on: Choice, options: dict[str, Any]
-) -> dict[str, Baseline]:
+def _by_group(bed: Testbed, shift: Shift, by: str, options: dict[str, Any]) -> dict[str, Baseline]:
     if by not in bed.models.columns:
         raise unknown("column of models", by, bed.models.columns)
-    inside = bed.fit_set(shift, fit_on)
+    inside = bed.fit_set(shift, options["models"])
     values = np.array(bed.models[by].cast(pl.String).to_list(), dtype=object)
     groups = sorted({value for value in values[inside] if value is not None})
     if not groups:
@@ -210,7 +236,7 @@ def _by_group(
     lines = {}
     for group in groups:
         try:
-            lines[group] = bed.fit(shift, models=inside & (values == group), **options)
+            lines[group] = bed.fit(shift, **options | {"models": inside & (values == group)})
         except InputError as error:
             raise InputError(f"{by} {group!r}: {error}") from None
     return lines
@@ -277,195 +303,101 @@ def _fit_dict(line: Baseline, level: float) -> dict[str, Any]:
     }
 
 
-# --- rank --------------------------------------------------------------------------------------
+def _table(title: str, rows: Sequence[Row], notes: Iterable[str] = ()) -> Table:
+    """A table of finished rows: their keys are the columns."""
+    return Table.of(title, rows, {key: key for key in rows[0]}, notes=notes)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Ranked(Result):
-    """Models in the order of their effective robustness; ``frame`` has a row per model and shift,
-    with the columns of ``Testbed.effective_robustness``."""
-
-    title: str
-    most: int
-    """How many rows are shown; 0 for all."""
-    level: float
-
-    @property
-    def shown(self) -> pl.DataFrame:
-        return self.frame.head(self.most) if self.most else self.frame
-
-    def tables(self) -> Iterable[Table]:
-        columns: dict[str, Cell] = {
-            "model": "model",
-            "kind": "kind",
-            "shift": "shift",
-            "ID": ("source", percent),
-            "OOD": ("target", percent),
-            "ρ": ("effective", points),
-            f"{100 * self.level:g} % interval": _interval,
-            "τ": ("relative", points),
-            "p": ("p_value", p_value),
-            "": lambda row: "out of line" if row["out_of_line"] else "",
+def _id_set_tables(found: IdSets, level: float) -> list[Table]:
+    """Subsets, ridge path and collinearity of the ID settings of a fit."""
+    shown = [s for i, s in enumerate(found.subsets) if i < 15 or s.chosen]
+    left = len(found.subsets) - len(shown)
+    quantile = float(stdtrit(found.baseline.n - 1, 0.5 + level / 2))
+    subsets = [
+        {
+            "ID settings": " + ".join(s.id_settings),
+            "PRESS": number(s.press),
+            "R² left out": number(s.loo_r2),
+            "R²": number(s.r2),
+            "MAE left out (points)": f"{percent(s.loo_mae)} ± {percent(quantile * s.loo_mae_se)}",
+            "worse by": "" if s.best else f"{s.worse:.5f} ± {s.worse_se:.5f}",
+            "": " ".join(w for w, yes in (("best", s.best), ("chosen", s.chosen)) if yes),
         }
-        notes = [f"{len(self.shown)} of {len(self.frame)} rows. {self.notes[0]}", *self.notes[1:]]
-        return [Table.of(self.title, self.shown, columns, notes=notes, left=3)]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"n": len(self.frame), "models": records(self.shown)}
-
-
-def rank(
-    testbed: Source = TESTBED,
-    shift: str | Shift | None = None,
-    *,
-    id: Sequence[str] | None = None,
-    ood: str | None = None,
-    scale: str | Scale = "logit",
-    fit_on: Choice = None,
-    threshold: float | None = None,
-    full_id: bool = False,
-    only: Choice = "all",
-    by: str = "effective",
-    most: int = 15,
-    level: float = 0.95,
-    fdr: float = 0.05,
-) -> Ranked:
-    """A testbed's models by effective robustness on a shift, or on all of its shifts.
-
-    ``only`` narrows the models that are ranked, not those that are fitted (``fit_on``); ``by``
-    is effective, relative, p_value or target; ``most`` is how many rows are shown, 0 for all.
-
-    >>> rank("imagenet-testbed-2020", "imagenet-v2").frame["model"][0]
-    'resnet152-imagenet11k'
-    """
-    if by not in SORTED_BY:
-        raise unknown("column to sort by", by, SORTED_BY)
-    if most < 0:
-        raise InputError(f"most must not be negative (0 shows all rows), got {most}")
-    check_level(fdr, "fdr")
-    bed = open_testbed(testbed)
-    several = shift is None and not id and not ood
-    wanted = None if several else find_shift(bed, shift, id, ood)
-    if full_id and several and not any(one.full_source for one in bed.shifts):
-        raise InputError(f"no shift of {bed.name} has a class twin to replace by the whole ID set")
-    found = bed.effective_robustness(
-        wanted, level=level, fdr=fdr, full_source=full_id,
-        scale=scale, models=fit_on, threshold=threshold,
-    )  # fmt: skip
-    names = bed.models.filter(pl.Series(choose(bed.models, only)))["model"]
-    found = found.filter(pl.col("model").is_in(names.implode()))
-    notes = [
-        "ρ and τ in points. 'out of line': unusual among the baseline models at a false "
-        f"discovery rate of {fdr:g}.",
-        *interval_notes(found),
+        for s in shown
     ]
-    return Ranked(
-        frame=found.sort(by, descending=by != "p_value", nulls_last=True),
-        notes=tuple(notes),
-        citation=bed.citation,
-        title=f"{bed.name}: {'all shifts' if wanted is None else wanted.name}",
-        most=most,
-        level=level,
-    )
+    path, settings, alike = found.ridge, found.baseline.id_settings, found.collinearity
+    ridge = [
+        {
+            "penalty": f"{path.penalties[i]:.4g}",
+            **dict(zip(settings, map(number, path.weights[i].tolist()), strict=True)),
+            "effective weights": number(float(path.degrees[i]), 2),
+            "PRESS": number(float(path.press[i])),
+            "": "best" if i == path.best else "",
+        }
+        for i in sorted({*range(0, len(path.penalties), 4), path.best})
+    ]
+    collinear = [
+        {
+            "ID setting": f"{i + 1}. {name}",
+            "VIF": number(float(alike.inflation[i]), 1),
+            **{
+                f"r with {j + 1}": number(r, 3) for j, r in enumerate(alike.correlation[i].tolist())
+            },
+        }
+        for i, name in enumerate(settings)
+    ]
+    return [
+        _table(
+            f"Which ID settings predict {found.baseline.ood_setting}? Leaving out one model at a "
+            "time",
+            subsets,
+            [
+                f"n = {found.best.n} models, the same for all. MAE with its {100 * level:g} % "
+                "interval. worse by: mean squared leave-one-out error over the best one, ± its "
+                "standard error. chosen: the fewest ID settings within one standard error of the "
+                "best.",
+                *([f"{left} more subsets are in the JSON."] if left else []),
+            ],
+        ),
+        _table("Ridge: weights per standard deviation as the penalty grows", ridge),
+        _table(
+            "How far do the ID settings say the same?",
+            collinear,
+            [
+                f"Condition number {alike.condition:.1f}; n = {found.baseline.n} models.",
+                *(f"Warning: {text}." for text in alike.warnings),
+                "The JSON has the partial residuals of every model.",
+            ],
+        ),
+    ]
 
 
-def _interval(row: Row) -> str:
-    return interval(row["low"], row["high"])
-
-
-# --- compare -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Compared(Result):
-    """Two models a and b, and the difference of their effective robustness.
-
-    ``frame`` has a row per shift: ID and OOD accuracy and ρ with its interval of each (id_a, …),
-    then the difference ρ(a) − ρ(b) with low, high, p_value, q_value and paired.
-    """
-
-    testbed: str
-    models: tuple[str, str]
-    level: float
-    not_evaluated: tuple[str, ...]
-    """Shifts on which one of the two was not evaluated."""
-
-    def tables(self) -> Iterable[Table]:
-        columns: dict[str, Cell] = {"shift": "shift"}
-        for title, key, form in (("ID", "id", percent), ("OOD", "ood", percent),
-                                 ("ρ", "effective", points)):  # fmt: skip
-            columns |= {f"{title} A": (f"{key}_a", form), f"{title} B": (f"{key}_b", form)}
-        columns |= {"ρ A − ρ B": ("difference", points), "interval": _interval}
-        columns["q"] = ("q_value", p_value)
-        title = f"{self.testbed}: A = {self.models[0]}, B = {self.models[1]}"
-        return [Table.of(title, self.frame, columns, notes=self.notes)]
-
-    def to_dict(self) -> dict[str, Any]:
-        shifts = [
-            {
-                "shift": row["shift"],
-                **{key: [row[f"{key}_a"], row[f"{key}_b"]] for key in ("id", "ood", "effective")},
-                **{key: row[key] for key in ("difference", "low", "high")},
-                **{key: row[key] for key in ("p_value", "paired", "q_value")},
-            }
-            for row in records(self.frame)
-        ]
-        found = {"models": list(self.models), "shifts": shifts}
-        return found | {"not_evaluated": list(self.not_evaluated)}
-
-
-def compare(
-    a: str,
-    b: str,
-    testbed: Source = TESTBED,
-    *,
-    shift: str | Shift | Sequence[str | Shift] | None = None,
-    scale: str | Scale = "logit",
-    fit_on: Choice = None,
-    level: float = 0.95,
-) -> Compared:
-    """Two models of a testbed on its shifts (or those given): ρ of each, and the difference.
-
-    Image noise that both share cancels in the difference, so its interval is not that of two
-    separate measurements. q-values control the false discovery rate over the shifts.
-
-    >>> found = compare("resnet50", "vgg16", shift="imagenet-v2")
-    >>> found.frame["difference"].round(4).to_list()
-    [-0.0044]
-    """
-    bed = open_testbed(testbed)
-    rows = [bed.model_index(a), bed.model_index(b)]
-    names = (bed.model_names[rows[0]], bed.model_names[rows[1]])
-    given = [shift] if isinstance(shift, str | Shift) else shift
-    found, skipped = [], []
-    for one in [bed.shift(s) for s in given] if given else bed.shifts:
-        values = bed.value[rows][:, [bed.setting_index(s) for s in (*one.source, one.target)]]
-        if not np.isfinite(values).all():
-            skipped.append(one.name)
-            continue
-        line = bed.fit(one, bootstrap=0, scale=scale, models=fit_on)
-        judged = bed.judge(line, level=level)
-        gap = asdict(bed.difference(line, *names, level=level))
-        record: dict[str, Any] = {"shift": one.name}
-        for i, which in enumerate("ab"):
-            record |= {f"id_{which}": values[i, 0], f"ood_{which}": values[i, -1]}
-            for key in ("effective", "low", "high"):
-                record[f"{key}_{which}"] = getattr(judged, key)[rows[i]]
-        record |= {"difference": gap.pop("effective"), **gap}
-        found.append(record)
-    if not found:
-        raise InputError(f"{names[0]!r} and {names[1]!r} were not both evaluated on any shift")
-    frame = pl.DataFrame(found).with_columns(
-        pl.Series("q_value", benjamini_hochberg([one["p_value"] for one in found]))
-    )
-    frame = frame.with_columns(pl.col(pl.Float64).fill_nan(None))
-    notes = [f"Not evaluated for both: {', '.join(skipped)}."] if skipped else []
-    return Compared(
-        frame=frame,
-        notes=(*notes, *interval_notes(frame)),
-        citation=bed.citation,
-        testbed=bed.name,
-        models=names,
-        level=level,
-        not_evaluated=tuple(skipped),
-    )
+def _id_set_dict(found: IdSets, level: float) -> dict[str, Any]:
+    line, path, alike = found.baseline, found.ridge, found.collinearity
+    quantile = float(stdtrit(line.n - 1, 0.5 + level / 2))
+    subsets = []
+    for one in found.subsets:
+        half = quantile * one.loo_mae_se
+        ends = {"loo_mae_low": max(one.loo_mae - half, 0.0), "loo_mae_high": one.loo_mae + half}
+        subsets.append(asdict(one) | ends)
+    return {
+        "n": line.n,
+        "best": list(found.best.id_settings),
+        "chosen": list(found.chosen.id_settings),
+        "subsets": subsets,
+        "ridge": {
+            "id_settings": list(line.id_settings),
+            "penalties": path.penalties.tolist(),
+            "weights": path.weights.tolist(),
+            "effective_weights": path.degrees.tolist(),
+            "press": path.press.tolist(),
+            "best": path.best,
+        },
+        "collinearity": {
+            "vif": dict(zip(line.id_settings, alike.inflation.tolist(), strict=True)),
+            "condition": alike.condition,
+            "correlation": alike.correlation.tolist(),
+            "warnings": list(alike.warnings),
+        },
+        "partial_residuals": partial_residuals(line),
+    }

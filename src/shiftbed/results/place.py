@@ -5,22 +5,27 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
 from shiftbed.analysis.intervals import benjamini_hochberg, check_fractions, check_level
-from shiftbed.display import Cell, Result, Row, Table, interval, p_value, percent, points, records
+from shiftbed.display import Cell, Row, Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
-from shiftbed.results.lines import Source, adhoc, interval_notes
+from shiftbed.results.lines import Drawn, Source, adhoc, interval_notes, shift_chart
 from shiftbed.results.sensitivity import Sensitivity
 from shiftbed.results.sensitivity import sensitivity as sensitivity_of
 from shiftbed.scales import Scale
 from shiftbed.testbed import Testbed, open_testbed
 from shiftbed.testbed.select import Choice
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from shiftbed.figures import Plane, Scatter
 
 YOURS = "your model"
 _SHIFT = (
@@ -46,7 +51,7 @@ Value = float | str | tuple[int, int] | Measured
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Placed(Result):
+class Placed(Drawn):
     """A model's effective robustness; ``frame`` has a row per shift: predicted, effective (ρ),
     its measurement interval (low, high), where another baseline model's ρ would fall
     (prediction_low, prediction_high), p_value, q_value, … (``Testbed.effective_robustness``)."""
@@ -55,6 +60,8 @@ class Placed(Result):
     testbed: Testbed
     """With the model added."""
     shifts: tuple[Shift, ...]
+    options: Mapping[str, Any]
+    """How the lines were fitted, as ``Testbed.fit`` takes it."""
     level: float
     nearest: pl.DataFrame
     """The models closest in (first) ID accuracy on the first shift, with their ρ."""
@@ -104,6 +111,21 @@ class Placed(Result):
             "citation": self.citation,
         }
 
+    def chart(self, shift: str | None = None) -> "Scatter | Plane":
+        """All models and the line of one shift (by default the first), this model marked."""
+        found = {one.name: one for one in self.shifts}
+        if shift is not None and shift not in found:
+            raise unknown("shift", shift, found)
+        wanted = found[shift] if shift is not None else self.shifts[0]
+        given = {"highlight": [self.model], "band_level": self.level, **self.options}
+        return shift_chart(self.testbed, wanted, **given)
+
+    def plot(self, ax: "Axes | None" = None, *, shift: str | None = None) -> "Axes":
+        """Draw the chart onto matplotlib axes, or onto a new figure's; returns the axes."""
+        from shiftbed.figures import draw
+
+        return draw(self.chart(shift), ax)
+
 
 def place(
     testbed: Source,
@@ -150,9 +172,9 @@ def place(
         sides = _sides(bed, id or {}, ood or {}, predictions or {})
         shifts = _shifts(bed, list(sides[0]), list(sides[1]), multi)
         bed = _with_model(bed, name, {**sides[0], **sides[1]}, parent)
-    table = bed.effective_robustness(
-        shifts, level=level, scale=scale, models=fit_on, threshold=threshold, knee=knee
-    )
+    options: dict[str, Any] = {"scale": scale, "models": fit_on, "threshold": threshold}
+    options["knee"] = knee
+    table = bed.effective_robustness(shifts, level=level, **options)
     own = table.filter(pl.col("model") == name)
     if not len(own):
         raise InputError(f"{name!r} has no accuracy on both sides of any shift of {bed.name}")
@@ -168,6 +190,7 @@ def place(
         model=name,
         testbed=bed,
         shifts=tuple(shifts),
+        options=options,
         level=level,
         nearest=_nearest(table, own),
         sensitivity=tuple(tried) if sensitivity else None,
