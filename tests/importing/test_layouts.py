@@ -66,7 +66,7 @@ def test_image_size_and_crop_belong_to_the_name(write):
         ("model,val\nx,0.5\ny,nan\n", ["line 3", "'val'", "'nan'", "leave the cell empty"]),
         ("model,val\nx,inf\n", ["line 2", "'val'", "'inf'"]),
         ("model,val\nx,0.5\ny,n/a\n", ["line 3", "'n/a'", "leave the cell empty"]),
-        ("model,val\nx,76.1%\n", ["line 2", "'76.1%'", "--unit percent"]),
+        ("model,val\nx,76.1%\ny,70\n", ["line 2", "'76.1%'", "--unit percent"]),
         ("model,val\nx,0.5\nx,0.6\n", ["line 3", "'x'", "'val'", "line 2"]),
         ("model,kind\nx,standard\n", ["no column holds numbers"]),
         ("model,val,n\nx,0.5,100\n", ["column 'n'", "'n:SETTING'"]),

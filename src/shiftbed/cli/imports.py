@@ -47,7 +47,11 @@ def import_(
     output: Annotated[Path, typer.Option("--output", "-o", help="The testbed file to write.")],
     name: Annotated[str | None, typer.Option(help="The testbed's name.")] = None,
     unit: Annotated[
-        str | None, typer.Option(help="fraction or percent, for files that do not say.")
+        list[str] | None,
+        typer.Option(
+            help="fraction or percent, for files that do not say; NAME=fraction or NAME=percent "
+            "of one setting, model or file."
+        ),
     ] = None,
     layout: Annotated[
         str | None,
@@ -83,10 +87,15 @@ def import_(
     """Import results into a testbed file that every command takes as --testbed."""
     from shiftbed.importing import import_results, save_testbed
 
+    bare = [one for one in unit or [] if "=" not in one]
+    named = [one for one in unit or [] if "=" in one]
+    if len(bare) > 1:
+        raise InputError(f"--unit: {' and '.join(bare)}; the others need names, NAME={bare[1]}")
     bed = import_results(
         files,
         name=name or output.stem,
-        unit=unit,
+        unit=next(iter(bare), None),
+        units=pairs(named, "--unit", "NAME=percent"),
         layout=layout,
         sizes=_sizes(n or []),
         setting_names=pairs(setting or [], "--setting", "NAME=SETTING"),

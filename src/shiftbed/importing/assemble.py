@@ -18,6 +18,8 @@ LINE = " line"
 """Column that says where a row stands; a file's own columns never start with a space."""
 UNSPECIFIED = "unspecified"
 """Kind of a model of which no file says it."""
+DIVIDED = " divided"
+"""Column that says whether a value was divided by 100 by nothing but the import's unit."""
 FILE = " file"
 NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 """A number as text."""
@@ -32,15 +34,13 @@ class FileResults:
     word: str
     """What ``LINE`` counts: line, row, item or model."""
     cells: pl.DataFrame
-    """model, setting, value (a fraction), n (0 if unknown), LINE; a row per value."""
+    """model, setting, value (a fraction), n (0 if unknown), LINE, DIVIDED; a row per value."""
     models: pl.DataFrame
     """model, LINE, then what is known of it (text; in_fit_set is Boolean); models may repeat."""
     numeric: frozenset[str] = frozenset()
     """Columns of ``models`` that are numbers."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """What is measured, for settings whose value is not plain accuracy."""
-    in_percent: bool = False
-    """Whether values were divided by 100 because the caller said so."""
     home: str | None = None
     """The published testbed whose sizes, metrics and shifts hold for these settings."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,8 @@ def cells_of(
     model: pl.Series,
     setting: str | pl.Series,
     value: pl.Series,
-    n: pl.Series | None,
+    n: pl.Series | None = None,
+    divided: pl.Series | None = None,
 ) -> pl.DataFrame:
     """Cells from aligned columns; rows without a value are left out."""
     frame = pl.DataFrame(
@@ -67,6 +68,7 @@ def cells_of(
             "value": value,
             "n": 0 if n is None else n.fill_null(0),
             LINE: table.lines,
+            DIVIDED: False if divided is None else divided,
         },
         schema_overrides={"setting": pl.String, "n": pl.Int64, LINE: pl.Int64},
     )
@@ -91,6 +93,7 @@ def of_predictions(one: Predictions) -> FileResults:
             "value": one.right.mean(axis=1),
             "n": one.right.shape[1],
             LINE: places,
+            DIVIDED: False,
         },
         schema_overrides={"setting": pl.String, "n": pl.Int64},
     )

@@ -5,12 +5,14 @@ Cells become numbers here, with complaints that name the cell.
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import polars as pl
 
 from shiftbed.errors import InputError, shown, unknown
 from shiftbed.importing.assemble import NUMBER, FileResults, cells_of, models_of
+from shiftbed.importing.merge_settings import file_keys
 from shiftbed.reading.tables import TextTable
 
 Unit = Literal["fraction", "percent"]
@@ -22,6 +24,7 @@ _PERCENT = r"^[+-]?[0-9.,]*[0-9] *%$"
 _MISSING = r"^(?i:[+-]?nan|na|n/a|null|none|-+|\?|[+-]?inf|[+-]?infinity)$"
 _WHOLE = r"^\+?[0-9]+(?:\.0)?$"
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_SIGN = r" *%$"
 INFO = (
     *("param_count", "img_size", "crop_pct", "gflops"),  # columns of the published testbeds
     *("sparsity", "step", "epoch", "seed"),
@@ -33,7 +36,25 @@ _ACCURACY = ("accuracy", "top1", "top-1", "top-1 accuracy")
 _INTERVAL = ("low", "high")  # of Testbed.scores(): they follow from value and n
 
 
-def read_wide(table: TextTable, unit: Unit | None, info: Collection[str]) -> FileResults:
+@dataclass(frozen=True, kw_only=True)
+class Units:
+    """What accuracies of tables are in: as a rule, and for settings, models and files by name."""
+
+    rule: Unit | None = None
+    named: Mapping[str, Unit] = field(default_factory=dict)
+
+    def of(self, path: str, models: pl.Series, settings: pl.Series) -> pl.Series:
+        """The unit that is said of each row by name, null where none is: of the file, or rather of
+        the setting, or rather of the model."""
+        whole = next((self.named[key] for key in file_keys(path) if key in self.named), None)
+        said = pl.Series([whole], dtype=pl.String).new_from_index(0, len(models))
+        for keys in (settings, models):
+            for name, unit in self.named.items():
+                said = said.set(keys == name, unit)
+        return said
+
+
+def read_wide(table: TextTable, units: Units, info: Collection[str]) -> FileResults:
     """A row per model; every numeric column is a setting, ``n:SETTING`` holds its sizes.
 
     The model is in ``model`` (or ``name``). Where there are also ``img_size`` and ``crop_pct``,
@@ -63,20 +84,20 @@ def read_wide(table: TextTable, unit: Unit | None, info: Collection[str]) -> Fil
     if _image_columns(table):
         described.setdefault("name", table.frame[key])
     hint = "; if the column describes the models, say so with info (--info)"
-    cells = pl.concat(
-        cells_of(table, models, s, fractions(table, s, unit, hint), sizes.get(s)) for s in settings
-    )
+    cells = []
+    for setting in settings:
+        value, divided = accuracies(table, setting, units, models, setting, hint)
+        cells.append(cells_of(table, models, setting, value, sizes.get(setting), divided))
     return FileResults(
         path=table.path,
         word=table.word,
-        cells=cells,
+        cells=pl.concat(cells),
         models=models_of(table, models, described),
         numeric=_numeric(described, info),
-        in_percent=unit == "percent",
     )
 
 
-def read_long(table: TextTable, unit: Unit | None, info: Collection[str]) -> FileResults:
+def read_long(table: TextTable, units: Units, info: Collection[str]) -> FileResults:
     """A row per model and setting: ``value`` or ``accuracy``, or ``correct`` out of ``n``.
 
     ``n`` and ``metric`` may be given; a value whose metric is not accuracy is kept as it is. Any
@@ -96,22 +117,21 @@ def read_long(table: TextTable, unit: Unit | None, info: Collection[str]) -> Fil
     size, metric = table.find("n"), table.find("metric")
     metrics, plain = _metrics(table, settings, metric)
     n = None if size is None else wholes(table, size)
+    models, divided = keyed(table, key), None
     if given[2] is not None:
         value = _counted(table, given[2], size)
     else:
-        value = fractions(table, columns[0], unit, accuracy=plain)
+        value, divided = accuracies(table, columns[0], units, models, settings, accuracy=plain)
     described, rest = _described(table, key, info, setting, size, metric, *columns)
     for column in rest:
         described |= _text(table, column)
-    models = keyed(table, key)
     return FileResults(
         path=table.path,
         word=table.word,
-        cells=cells_of(table, models, settings, value, n),
+        cells=cells_of(table, models, settings, value, n, divided),
         models=models_of(table, models, described),
         numeric=_numeric(described, info),
         metrics=metrics,
-        in_percent=unit == "percent" and given[2] is None,
     )
 
 
@@ -240,37 +260,68 @@ def _why(value: str, hint: str) -> str:
     if re.match(_MISSING, value):
         return "; leave the cell empty where a model was not evaluated"
     if value.endswith("%"):
-        return "; write the number alone and pass unit='percent' (--unit percent)"
+        return "; write % in every cell of the column, or nowhere and pass --unit percent"
     if re.match(_COMMA, value):
         return "; a decimal comma is read only where semicolons or tabs separate the columns"
     return hint
 
 
+def accuracies(
+    table: TextTable,
+    column: str,
+    units: Units,
+    models: pl.Series,
+    setting: str | pl.Series,
+    hint: str = "",
+    accuracy: pl.Series | None = None,
+) -> tuple[pl.Series, pl.Series]:
+    """Accuracies as fractions, and which of them were divided by 100 by nothing but the rule.
+
+    A column in which every cell has a percent sign says itself what it is in.
+    """
+    cells = table.frame[column]
+    signed = cells.str.contains(_SIGN)
+    if signed.any() and signed.all():
+        table = replace(table, frame=table.frame.with_columns(cells.str.replace(_SIGN, "")))
+        return fractions(table, column, "percent", hint, accuracy), ~signed
+    if isinstance(setting, str):
+        setting = pl.Series([setting]).new_from_index(0, len(cells))
+    said = units.of(table.path, models, setting)
+    unit = said if units.rule is None else said.fill_null(units.rule)
+    divided = said.is_null() & (unit == "percent").fill_null(False)
+    if accuracy is not None:
+        divided &= accuracy
+    return fractions(table, column, unit, hint, accuracy), divided
+
+
 def fractions(
     table: TextTable,
     column: str,
-    unit: Unit | None,
+    unit: Unit | pl.Series | None,
     hint: str = "",
     accuracy: pl.Series | None = None,
 ) -> pl.Series:
     """Accuracies as fractions, null where a cell is empty; a value out of range is refused.
 
-    Where ``accuracy`` is false the value is of another kind and only has to be finite.
+    ``unit`` may differ from row to row. Where ``accuracy`` is false the value is of another kind
+    and only has to be finite.
     """
     values = reals(table, column, hint)
     row = first(values.is_infinite())
     if row is not None:
         raise InputError(f"{table.cell(row, column)} is too large a number")
-    top = 100.0 if unit == "percent" else 1.0
+    if not isinstance(unit, pl.Series):
+        unit = pl.Series([unit], dtype=pl.String).new_from_index(0, len(values))
+    top = unit.replace_strict({"percent": 100.0}, default=1.0, return_dtype=pl.Float64)
     wrong = (values < 0.0) | (values > top)
     row = first(wrong if accuracy is None else wrong & accuracy)
     if row is None:
-        scaled = values / pl.Series([top]).new_from_index(0, len(values))  # a scalar rounds twice
+        scaled = values / top  # by a scalar it would round twice
         return scaled if accuracy is None else scaled.zip_with(accuracy, values)
     where, value = table.cell(row, column), values[row]
-    if unit == "percent":
+    if unit[row] == "percent":
         raise InputError(f"{where} is not a percentage between 0 and 100{hint}")
-    if unit is None and 1.0 < value <= 100.0:
+    if unit[row] is None and 1.0 < value <= 100.0:
         hint = "; if the file is in percent, pass unit='percent' (--unit percent)" + hint
     raise InputError(f"{where} is not a fraction between 0 and 1{hint}")
 

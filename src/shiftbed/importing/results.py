@@ -9,9 +9,17 @@ import numpy as np
 import polars as pl
 
 from shiftbed.display import Result, Table, counted
-from shiftbed.errors import InputError, unknown
-from shiftbed.importing.assemble import FileResults, assemble, of_predictions
-from shiftbed.importing.layouts import MOST, Unit, read_long, read_wide
+from shiftbed.errors import InputError, shown, unknown
+from shiftbed.importing.assemble import (
+    DIVIDED,
+    FILE,
+    FileResults,
+    assemble,
+    of_file,
+    of_predictions,
+    place,
+)
+from shiftbed.importing.layouts import MOST, Unit, Units, read_long, read_wide
 from shiftbed.importing.merge_settings import file_keys, name_settings, unite
 from shiftbed.importing.predictions import Predictions, parse_predictions
 from shiftbed.importing.timm_openclip import detect, read_open_clip, read_timm, timm_setting
@@ -20,6 +28,7 @@ from shiftbed.records import Shift
 from shiftbed.testbed import Testbed, write_testbed
 from shiftbed.testbed.select import Choice
 
+_ONE = 1 / 100
 LAYOUTS = ("wide", "long", "timm", "open_clip", "predictions")
 
 
@@ -28,6 +37,7 @@ def import_results(
     *,
     name: str | None = None,
     unit: str | None = None,
+    units: Mapping[str, str] | None = None,
     layout: str | None = None,
     sizes: Mapping[str, int] | None = None,
     setting_names: Mapping[str, str] | None = None,
@@ -41,18 +51,20 @@ def import_results(
 ) -> Testbed:
     """A testbed from files of results, merged by model and setting.
 
-    ``unit`` says that accuracies are percentages; without it they must be fractions. ``layout`` is
-    one of ``LAYOUTS``, by default found for each file by itself. ``sizes`` gives test-set sizes by
-    setting, ``setting_names`` other names for settings, or for the files (by path, name or stem)
-    whose name stands for one. ``fit`` chooses the baseline models (see ``choose``): by default
-    those that a column in_fit_set names, all if no file has one. Columns in ``info`` describe
-    models although they are numbers; columns in ``ignore`` are not read.
+    ``unit`` says that accuracies are percentages; without it they must be fractions. ``units`` says
+    it of a setting, a model or a file by name. Fractions among percentages are refused: nobody
+    would notice them. ``layout`` is one of ``LAYOUTS``, by default found for each file by itself.
+    ``sizes`` gives test-set sizes by setting, ``setting_names`` other names for settings, or for
+    the files (by path, name or stem) whose name stands for one. ``fit`` chooses the baseline models
+    (see ``choose``): by default those that a column in_fit_set names, all if no file has one.
+    Columns in ``info`` describe models although they are numbers; columns in ``ignore`` are not
+    read.
     """
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     if not listed:
         raise InputError("no file to import")
     sizes, setting_names = dict(sizes or {}), dict(setting_names or {})
-    unit = _check(unit, layout, sizes, setting_names)
+    measured = _check(unit, units or {}, layout, sizes, setting_names)
     found = [_read(str(path), layout) for path in listed]
     tables = [one for one in found if isinstance(one, TextTable)]
     _check_used("column", [*info, *ignore], {c for one in tables for c in one.frame.columns})
@@ -62,13 +74,16 @@ def import_results(
     parts: list[FileResults] = []
     for one in found:
         if isinstance(one, TextTable):
-            part, more = _part(one.drop(ignore), layout, unit, info, setting_names)
+            part, more = _part(one.drop(ignore), layout, measured, info, setting_names)
             parts.append(part)
             keys |= more
         else:
             parts += [of_predictions(next(united)) for _ in one]
     _check_used("setting or file", setting_names, keys)
-    _check_percent(parts)
+    own = {one for part in parts for c in ("model", "setting") for one in part.cells[c]}
+    files = {key for one in tables for key in file_keys(one.path)}
+    _check_used("setting, model or file", units or {}, own | files)
+    _check_units(parts)
     return assemble(
         parts,
         name=name or (Path(listed[0]).stem if len(listed) == 1 else "imported"),
@@ -131,10 +146,15 @@ def save_testbed(testbed: Testbed, path: str | Path) -> SavedTestbed:
 
 
 def _check(
-    unit: str | None, layout: str | None, sizes: Mapping[str, Any], names: Mapping[str, str]
-) -> Unit | None:
-    if unit is not None and unit not in get_args(Unit):
-        raise unknown("unit", str(unit), get_args(Unit))
+    unit: str | None,
+    units: Mapping[str, str],
+    layout: str | None,
+    sizes: Mapping[str, Any],
+    names: Mapping[str, str],
+) -> Units:
+    for one in (unit, *units.values()):
+        if one is not None and one not in get_args(Unit):
+            raise unknown("unit", str(one), get_args(Unit))
     if layout is not None and layout not in LAYOUTS:
         raise unknown("layout", str(layout), LAYOUTS)
     for setting, size in sizes.items():
@@ -146,7 +166,7 @@ def _check(
     for old, new in names.items():
         if not new.strip():
             raise InputError(f"the new name of {old!r} is empty")
-    return cast(Unit | None, unit)
+    return Units(rule=cast(Unit | None, unit), named=cast(Mapping[str, Unit], units))
 
 
 def _check_used(what: str, given: Collection[str], known: set[str]) -> None:
@@ -155,15 +175,57 @@ def _check_used(what: str, given: Collection[str], known: set[str]) -> None:
             raise unknown(what, one, sorted(known))
 
 
-def _check_percent(parts: Sequence[FileResults]) -> None:
-    """Fractions called percentages would become accuracies under 1 %, without anyone noticing."""
-    told = [part for part in parts if part.in_percent]
-    most = max((cast(float, part.cells["value"].max() or 0.0) for part in told), default=0.0)
-    if 0.0 < most <= 0.01:
+def _check_units(parts: Sequence[FileResults]) -> None:
+    """Fractions among what is called percent would become accuracies under 1 %, unnoticed.
+
+    A file, a setting of a file or a model of a file without any value above 1 is refused, and so is
+    a cell of at most 1 where all larger ones of its setting are more than ten times as large,
+    unless the unit is said of it by name.
+    """
+    value = pl.col("value")
+    frames = [part.cells.with_columns(of_file(i)) for i, part in enumerate(parts)]
+    cells = pl.concat(frames).filter(pl.col(DIVIDED) & (value > 0.0))
+    if not len(cells):
+        return
+    largest = cells.row(int(cells["value"].arg_max() or 0), named=True)
+    if largest["value"] <= _ONE:
         raise InputError(
-            f"{told[0].path}: no value is above 1, so these look like fractions; leave out "
-            "unit='percent' (--unit percent)"
+            f"{parts[largest[FILE]].path}: no value is above 1, so these look like fractions; "
+            "leave out unit='percent' (--unit percent)"
         )
+    for key in (FILE, "setting", "model"):
+        groups = cells.group_by(*{FILE, key}, maintain_order=True)
+        low = groups.agg(value.max(), pl.len()).filter(value <= _ONE)
+        if key == "model":
+            low = low.filter(pl.col("len") > 1)
+        if len(low):
+            one = low.row(0, named=True)
+            path = parts[one[FILE]].path
+            name = Path(path).name if key == FILE else one[key]
+            where = path if key == FILE else f"{path}, {key} {shown(name)}"
+            raise InputError(
+                f"{where}: no value is above 1, so these look like fractions, but "
+                f"{_percentage(parts, largest)}; say which they are with "
+                f"units={{{name!r}: 'fraction'}} (--unit {name}=fraction), or 'percent'"
+            )
+    of_setting = cells.group_by("setting", maintain_order=True).agg(
+        value.filter(value <= _ONE).max().alias("low"),
+        value.filter(value > _ONE).min().alias("high"),
+    )
+    apart = of_setting.filter(pl.col("high") > 10 * pl.col("low"))
+    if len(apart):
+        setting, low, high = apart.row(0)
+        rows = cells.filter(pl.col("setting") == setting)
+        one, other = (rows.filter(value == v).row(0, named=True) for v in (low, high))
+        raise InputError(
+            f"{place(parts, one)}: {100 * low:g} in setting {shown(setting)} looks like a "
+            f"fraction, but {_percentage(parts, other)}; write it in percent, or say "
+            f"units={{{setting!r}: 'percent'}} (--unit {setting}=percent) if it is"
+        )
+
+
+def _percentage(parts: Sequence[FileResults], cell: Mapping[str, Any]) -> str:
+    return f"{place(parts, cell)} has {100 * cell['value']:g} in setting {shown(cell['setting'])}"
 
 
 def _read(path: str, layout: str | None) -> TextTable | list[Predictions]:
@@ -179,14 +241,16 @@ def _read(path: str, layout: str | None) -> TextTable | list[Predictions]:
 def _part(
     table: TextTable,
     layout: str | None,
-    unit: Unit | None,
+    units: Units,
     info: Collection[str],
     names: Mapping[str, str],
 ) -> tuple[FileResults, set[str]]:
     """What a table gives, and the keys by which ``names`` can name its settings."""
     layout = layout or detect(table)
-    native = {"timm": "percent", "open_clip": "fraction"}.get(layout, unit)
-    if unit is not None and unit != native:
+    native = {"timm": "percent", "open_clip": "fraction"}.get(layout)
+    said = [units.named[key] for key in file_keys(table.path) if key in units.named]
+    unit = said[0] if said else units.rule
+    if native is not None and unit not in (None, native):
         raise InputError(f"{table.path}: {layout} result files hold {native}s, not {unit}s")
     keys: set[str] = set()
     own: dict[str, str] = {}
@@ -199,9 +263,9 @@ def _part(
     elif layout == "open_clip":
         part = read_open_clip(table)
     elif layout == "long":
-        part = read_long(table, unit, info)
+        part = read_long(table, units, info)
     else:
-        part = read_wide(table, unit, info)
+        part = read_wide(table, units, info)
     settings = part.cells["setting"].unique().to_list()
     if not settings:
         raise InputError(f"{table.path}: no row has a value")
