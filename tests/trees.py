@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from shiftbed.catalogue import TestSetEntry, find, find_task
-from shiftbed.catalogue.cifar import CIFAR_CLASSES
 from shiftbed.catalogue.maps import domain_classes, imagenet_synsets, indices
+from shiftbed.catalogue.test_sets import CIFAR_CLASSES
 
 SYNSETS = imagenet_synsets()
 A = [SYNSETS[i] for i in indices("imagenet-a")]

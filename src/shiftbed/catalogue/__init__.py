@@ -9,6 +9,7 @@ catalogue names.
 172
 """
 
+from shiftbed.catalogue.entries import Domain, DomainTask, KnownShift, TestSetEntry
 from shiftbed.catalogue.lookup import (
     count_of_pairs,
     entries,
@@ -21,12 +22,11 @@ from shiftbed.catalogue.lookup import (
     tasks,
 )
 from shiftbed.catalogue.maps import common_classes, policy_of, through
-from shiftbed.catalogue.record import Domain, KnownShift, Task, TestSetEntry
 
 __all__ = [
     "Domain",
+    "DomainTask",
     "KnownShift",
-    "Task",
     "TestSetEntry",
     "common_classes",
     "count_of_pairs",

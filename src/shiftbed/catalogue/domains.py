@@ -4,7 +4,7 @@ Domain types are Table S1's. Counts are those the authors publish: of the cleane
 DomainBed's releases, of WILDS 2.0.
 """
 
-from shiftbed.catalogue.record import Domain, Task
+from shiftbed.catalogue.entries import Domain, DomainTask
 
 _KOH = (
     "Koh, Sagawa, Marklund, et al.: WILDS: A Benchmark of in-the-Wild Distribution Shifts. "
@@ -22,8 +22,8 @@ def _wilds(*images: int) -> tuple[Domain, ...]:
     return tuple(Domain(name=n, type="real", images=i) for n, i in zip(names, images, strict=True))
 
 
-TASKS: tuple[Task, ...] = (
-    Task(
+TASKS: tuple[DomainTask, ...] = (
+    DomainTask(
         name="pacs",
         title="PACS",
         paper="PACS",
@@ -42,7 +42,7 @@ TASKS: tuple[Task, ...] = (
         citation="Li, Yang, Song, Hospedales: Deeper, Broader and Artier Domain Generalization. "
         "ICCV 2017.",
     ),
-    Task(
+    DomainTask(
         name="vlcs",
         title="VLCS",
         paper="VLCS",
@@ -62,7 +62,7 @@ TASKS: tuple[Task, ...] = (
         citation="Fang, Xu, Rockmore: Unbiased Metric Learning: On the Utilization of Multiple "
         "Datasets and Web Images for Softening Bias. ICCV 2013.",
     ),
-    Task(
+    DomainTask(
         name="domainnet",
         title="DomainNet",
         paper="domain_net",
@@ -82,7 +82,7 @@ TASKS: tuple[Task, ...] = (
         citation="Peng, Bai, Xia, Huang, Saenko, Wang: Moment Matching for Multi-Source Domain "
         "Adaptation. ICCV 2019.",
     ),
-    Task(
+    DomainTask(
         name="officehome",
         title="Office-Home",
         paper="office_home",
@@ -104,7 +104,7 @@ TASKS: tuple[Task, ...] = (
         citation="Venkateswara, Eusebio, Chakraborty, Panchanathan: Deep Hashing Network for "
         "Unsupervised Domain Adaptation. CVPR 2017.",
     ),
-    Task(
+    DomainTask(
         name="sviro",
         title="SVIRO",
         paper="sviro",
@@ -120,7 +120,7 @@ TASKS: tuple[Task, ...] = (
         citation="Dias Da Cruz, Wasenmüller, Beise, Stifter, Stricker: SVIRO: Synthetic Vehicle "
         "Interior Rear Seat Occupancy Dataset and Benchmark. WACV 2020.",
     ),
-    Task(
+    DomainTask(
         name="terraincognita",
         title="Terra Incognita",
         paper="terra_incognita",
@@ -135,7 +135,7 @@ TASKS: tuple[Task, ...] = (
         licence="CDLA-Permissive 1.0",
         citation="Beery, Van Horn, Perona: Recognition in Terra Incognita. ECCV 2018.",
     ),
-    Task(
+    DomainTask(
         name="camelyon17",
         title="Camelyon17-WILDS",
         paper="wilds-camelyon17",
@@ -151,7 +151,7 @@ TASKS: tuple[Task, ...] = (
         citation=_KOH + "Bándi, Geessink, Manson, et al.: From Detection of Individual Metastases "
         "to Classification of Lymph Node Status at the Patient Level. IEEE TMI 2018.",
     ),
-    Task(
+    DomainTask(
         name="fmow",
         title="FMoW-WILDS",
         paper="wilds-fmow",
@@ -167,7 +167,7 @@ TASKS: tuple[Task, ...] = (
         citation=_KOH + "Christie, Fendley, Wilson, Mukherjee: Functional Map of the World. "
         "CVPR 2018.",
     ),
-    Task(
+    DomainTask(
         name="iwildcam",
         title="iWildCam2020-WILDS",
         paper="wilds-iwildcam",
@@ -182,7 +182,7 @@ TASKS: tuple[Task, ...] = (
         licence="CDLA-Permissive 1.0",
         citation=_KOH + "Beery, Cole, Gjoka: The iWildCam 2020 Competition Dataset. 2020.",
     ),
-    Task(
+    DomainTask(
         name="rxrx1",
         title="RxRx1-WILDS",
         paper="wilds-rxrx1",
@@ -200,7 +200,7 @@ TASKS: tuple[Task, ...] = (
 )
 """wenzel2022's tasks in the order of Table S1."""
 
-DIGITS = Task(
+DIGITS = DomainTask(
     name="digits",
     title="Digits",
     paper="",

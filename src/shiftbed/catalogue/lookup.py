@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from shiftbed.catalogue.cifar import CIFAR
 from shiftbed.catalogue.domains import DIGITS, TASKS
-from shiftbed.catalogue.imagenet import IMAGENET
-from shiftbed.catalogue.record import KnownShift, Task, TestSetEntry
+from shiftbed.catalogue.entries import DomainTask, KnownShift, TestSetEntry
+from shiftbed.catalogue.test_sets import CIFAR, IMAGENET
 from shiftbed.errors import InputError, unknown
 
 _BY_NAME = {entry.name: entry for entry in (*IMAGENET, *CIFAR)}
@@ -22,7 +21,7 @@ def entries() -> tuple[TestSetEntry, ...]:
     return (*_BY_NAME.values(), *(one for task in _TASKS.values() for one in task.entries()))
 
 
-def tasks() -> tuple[Task, ...]:
+def tasks() -> tuple[DomainTask, ...]:
     """wenzel2022's ten tasks, and the digits."""
     return tuple(_TASKS.values())
 
@@ -32,7 +31,7 @@ def names() -> tuple[str, ...]:
     return tuple(entry.name for entry in entries())
 
 
-def find_task(name: str) -> Task:
+def find_task(name: str) -> DomainTask:
     """A task by its name, or by the name it has in wenzel2022.
 
     >>> find_task("terra_incognita").title
@@ -71,7 +70,7 @@ def find(name: str) -> TestSetEntry:
     return _part(entry, part)
 
 
-def look_up(name: str) -> TestSetEntry | Task | KnownShift:
+def look_up(name: str) -> TestSetEntry | DomainTask | KnownShift:
     """Whatever has that name: a test set (all of its parts), a task, or a shift.
 
     >>> look_up("imagenet-c").title, look_up("office_home").title
@@ -98,7 +97,7 @@ def _part(entry: TestSetEntry, part: str) -> TestSetEntry:
     return found
 
 
-def _domain(task: Task, rest: list[str]) -> TestSetEntry:
+def _domain(task: DomainTask, rest: list[str]) -> TestSetEntry:
     if not rest or len(rest) > 2:
         domains = ", ".join(f"{task.name}/{domain.name}" for domain in task.domains)
         raise InputError(f"{task.name}: which domain? {domains}")
@@ -177,7 +176,7 @@ def _consistency(name: str) -> KnownShift:
     )
 
 
-def _pairs(task: Task) -> list[KnownShift]:
+def _pairs(task: DomainTask) -> list[KnownShift]:
     return [
         KnownShift(
             name=f"{task.name}/{source}-to-{target}",

@@ -45,11 +45,6 @@ def _maps() -> dict[str, dict[str, tuple[int, ...]]]:
     return found
 
 
-def map_names() -> tuple[str, ...]:
-    """Test sets that have a class map."""
-    return tuple(_maps())
-
-
 def groups(name: str) -> dict[str, tuple[int, ...]]:
     """The ImageNet indices of each class of a test set; some may have none.
 

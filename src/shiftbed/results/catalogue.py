@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from shiftbed import catalogue
-from shiftbed.catalogue import KnownShift, Task, TestSetEntry
+from shiftbed.catalogue import DomainTask, KnownShift, TestSetEntry
 from shiftbed.display import Result, Table
 from shiftbed.errors import unknown
 from shiftbed.records import KINDS
@@ -43,7 +43,7 @@ class Shifts(Result):
 
     single: tuple[KnownShift, ...]
     """Those that a person sees one by one."""
-    tasks: tuple[Task, ...]
+    tasks: tuple[DomainTask, ...]
     """Tasks of domains whose pairs are only counted for a person."""
 
     def tables(self) -> Iterator[Table]:
@@ -110,7 +110,7 @@ def _count(images: int | None) -> str:
     return "not known" if images is None else f"{images:,}"
 
 
-def _task_row(task: Task) -> tuple[str, ...]:
+def _task_row(task: DomainTask) -> tuple[str, ...]:
     domains = [d.name + ("*" if d.type == "artificial" else "") for d in task.domains]
     held = sum(bool(task.held_out(*pair)) for pair in task.pairs)
     return task.name, ", ".join(domains), f"{task.classes:,}", str(len(task.pairs)), str(held)
@@ -139,7 +139,7 @@ def shift(name: str) -> Explained:
     'subset of 200 of 1000 classes, logits sliced before argmax'
     """
     found = catalogue.look_up(name)
-    if isinstance(found, Task):
+    if isinstance(found, DomainTask):
         facts = _task(found)
     elif isinstance(found, KnownShift):
         target = catalogue.find(found.target.partition("@")[0])
@@ -199,7 +199,7 @@ def _checks(entry: TestSetEntry) -> list[str]:
     return checks + ([f"labels' fingerprint {entry.digest}"] if entry.digest else [])
 
 
-def _task(task: Task) -> dict[str, Any]:
+def _task(task: DomainTask) -> dict[str, Any]:
     return {
         "name": task.name,
         "what": f"task of {len(task.domains)} domains over {task.classes:,} classes",

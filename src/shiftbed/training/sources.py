@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shiftbed.catalogue import Task, find_task
+from shiftbed.catalogue import DomainTask, find_task
 from shiftbed.engine.spec import SettingSpec, TestSetSpec
 from shiftbed.engine.toml_files import (
     READING,
@@ -128,7 +128,7 @@ def _share(value: Any, what: str) -> float:
 
 
 def _task(
-    task: Task, table: dict[str, Any], base: Path
+    task: DomainTask, table: dict[str, Any], base: Path
 ) -> tuple[dict[str, DataSpec], list[SettingSpec], list[Shift]]:
     """A task's domains as data sets, their held-out parts as settings, all pairs as shifts."""
     where = f"[tasks.{task.name}]"
@@ -154,7 +154,7 @@ def _task(
 
 
 def _predefined(
-    task: Task, folder: str
+    task: DomainTask, folder: str
 ) -> tuple[dict[str, DataSpec], list[SettingSpec], list[Shift]]:
     """A WILDS task: its own training split, its own ID and OOD sets."""
     name = f"{task.name}/train"
@@ -166,7 +166,7 @@ def _predefined(
     return data, settings, [_between(task, settings[0].id, settings[1].id, "id-to-ood")]
 
 
-def _between(task: Task, source: str, target: str, name: str) -> Shift:
+def _between(task: DomainTask, source: str, target: str, name: str) -> Shift:
     return Shift(
         name=f"{task.name}/{name}",
         kind="natural-dataset",

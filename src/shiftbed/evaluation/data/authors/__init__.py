@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.lookup import find
-from shiftbed.catalogue.record import TestSetEntry
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.authors.cifar import (
     read_cifar,

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from shiftbed.catalogue.cifar import CIFAR_CLASSES
-from shiftbed.catalogue.imagenet import SEVERITIES
+from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.maps import cinic_synsets
-from shiftbed.catalogue.record import TestSetEntry
+from shiftbed.catalogue.test_sets import CIFAR_CLASSES, SEVERITIES
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.arrays import read_arrays
 from shiftbed.evaluation.data.authors.common import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.catalogue.record import TestSetEntry
+from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.folder import read_folder
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, some

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.maps import domain_classes
-from shiftbed.catalogue.record import TestSetEntry
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.arrays import array_names, read_arrays
 from shiftbed.evaluation.data.authors.common import file_in, seen_in, wrong_layout

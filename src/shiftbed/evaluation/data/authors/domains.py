@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from shiftbed.catalogue.entries import DomainTask, TestSetEntry
 from shiftbed.catalogue.lookup import find_task
 from shiftbed.catalogue.maps import domain_classes
-from shiftbed.catalogue.record import Task, TestSetEntry
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.authors.common import (
     directories,
@@ -43,7 +43,7 @@ def read_domain(entry: TestSetEntry, path: Path) -> RawExamples:
     return replace(found, groups=[str(entry.part)] * len(found.examples))
 
 
-def _place(task: Task, entry: TestSetEntry, path: Path) -> tuple[Path, Path]:
+def _place(task: DomainTask, entry: TestSetEntry, path: Path) -> tuple[Path, Path]:
     """The directory of the task, and the one of the domain in it."""
     names = task.domain(str(entry.part)).folders
     for inner in ("", *task.containers):

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftbed.catalogue.imagenet import CORRUPTIONS
+from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.maps import imagenet_synsets, indices
-from shiftbed.catalogue.record import TestSetEntry
+from shiftbed.catalogue.test_sets import CORRUPTIONS
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.authors.common import (
     directories,

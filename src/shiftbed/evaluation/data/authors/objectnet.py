@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.maps import groups, objectnet_folders
-from shiftbed.catalogue.record import TestSetEntry
 from shiftbed.evaluation.data.authors.common import (
     directories,
     named_folders,

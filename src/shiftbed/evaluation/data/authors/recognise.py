@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shiftbed.catalogue import TestSetEntry, entries, find, look_up, tasks
-from shiftbed.catalogue.cifar import CIFAR_CLASSES
-from shiftbed.catalogue.imagenet import CORRUPTIONS
 from shiftbed.catalogue.maps import imagenet_synsets, indices, objectnet_folders
+from shiftbed.catalogue.test_sets import CIFAR_CLASSES, CORRUPTIONS
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.authors import examine
 from shiftbed.evaluation.data.authors.common import directories

@@ -12,8 +12,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.maps import groups
-from shiftbed.catalogue.record import TestSetEntry
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.authors.common import file_in, seen_in, text_of, wrong_layout
 from shiftbed.evaluation.data.files import FileImages, printable

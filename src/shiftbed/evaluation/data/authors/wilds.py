@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.lookup import find_task
 from shiftbed.catalogue.maps import domain_classes
-from shiftbed.catalogue.record import TestSetEntry
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data.authors.common import seen_in, text_of, wrong_layout
 from shiftbed.evaluation.data.files import FileImages, printable

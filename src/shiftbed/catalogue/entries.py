@@ -98,11 +98,11 @@ class Domain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class DomainTask:
     """Domains over one label space; a model is fitted on one and meets the others.
 
     >>> one = Domain(name="a", type="real", images=1)
-    >>> task = Task(
+    >>> task = DomainTask(
     ...     name="t", title="", paper="", domains=(one, Domain(name="b", type="real", images=1)),
     ...     classes=2, layout="domains", tree="", licence="", citation="",
     ... )
@@ -195,7 +195,7 @@ class Task:
         )
 
 
-def _only(task: Task, split: str) -> dict[str, Any]:
+def _only(task: DomainTask, split: str) -> dict[str, Any]:
     """What is different for a split of a WILDS task that is neither its ID nor its OOD set."""
     return {
         "name": f"{task.name}/{split}",

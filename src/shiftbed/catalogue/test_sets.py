@@ -1,8 +1,8 @@
-"""Test sets over ImageNet's classes."""
+"""Test sets over ImageNet's classes and over CIFAR-10's."""
 
 from typing import Any
 
-from shiftbed.catalogue.record import TestSetEntry
+from shiftbed.catalogue.entries import TestSetEntry
 
 CORRUPTIONS = (
     *("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
@@ -12,9 +12,17 @@ CORRUPTIONS = (
 )
 """The 19 corruptions that are released on disk, for ImageNet and for CIFAR-10."""
 SEVERITIES = 5
+CIFAR_CLASSES = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
+_PARTS = tuple(f"{name}-{at}" for name in CORRUPTIONS for at in range(1, SEVERITIES + 1))
 _TESTBED = "imagenet-testbed-2020"
 _RECHT = (
     "Recht, Roelofs, Schmidt, Shankar: Do ImageNet Classifiers Generalize to ImageNet? ICML 2019."
+)
+_RECHT_CIFAR = (
+    "Recht, Roelofs, Schmidt, Shankar: Do CIFAR-10 Classifiers Generalize to CIFAR-10? 2018."
 )
 _HENDRYCKS_C = (
     "Hendrycks, Dietterich: Benchmarking Neural Network Robustness to Common Corruptions and "
@@ -232,7 +240,7 @@ IMAGENET: tuple[TestSetEntry, ...] = (
         licence="CC BY 4.0",
         citation=_HENDRYCKS_C,
         published=(f"{_TESTBED}:avg_corruptions",),
-        parts=tuple(f"{name}-{at}" for name in CORRUPTIONS for at in range(1, SEVERITIES + 1)),
+        parts=_PARTS,
     ),
     _entry(
         "imagenet-vid-robust",
@@ -269,5 +277,90 @@ IMAGENET: tuple[TestSetEntry, ...] = (
         citation=_SHANKAR,
         published=(f"{_TESTBED}:ytbb", f"{_TESTBED}:ytbb-pm10"),
         parts=("anchors", "frames"),
+    ),
+)
+
+
+def _cifar(name: str, title: str, about: str, **more: Any) -> TestSetEntry:
+    given = {"family": "cifar-10", "classes": 10, "labels": "own", "twin": "cifar-10"}
+    return _entry(name, title, about, **(given | more))
+
+
+CIFAR: tuple[TestSetEntry, ...] = (
+    _cifar(
+        "cifar-10",
+        "CIFAR-10, test",
+        "the test set, the ID set of all these; a model with ImageNet's classes meets it through "
+        "the class map of CINIC-10 (--through imagenet)",
+        kind="",
+        twin=None,
+        images=10_000,
+        per_class=1000,
+        digest="0777b4d8d34036ef",
+        layout="cifar-10",
+        tree="DIR/test_batch.bin (or DIR/cifar-10-batches-bin/test_batch.bin): the binary version, "
+        "not the Python one; or DIR/test/airplane/*.png, a folder per class",
+        licence="not stated by its authors",
+        citation="Krizhevsky: Learning Multiple Layers of Features from Tiny Images. 2009.",
+    ),
+    _cifar(
+        "cifar-10.1-v4",
+        "CIFAR-10.1 v4",
+        "CIFAR-10's collection repeated, all 2,021 images of its version 4",
+        images=2021,
+        digest="177d5f4d01c1509e",
+        layout="cifar-10.1",
+        tree="DIR/cifar10.1_v4_data.npy and DIR/cifar10.1_v4_labels.npy (or in DIR/datasets)",
+        citation=_RECHT_CIFAR,
+    ),
+    _cifar(
+        "cifar-10.1",
+        "CIFAR-10.1 v6",
+        "CIFAR-10's collection repeated, 200 images of each class",
+        images=2000,
+        per_class=200,
+        digest="cbbe51e1ee7927b5",
+        layout="cifar-10.1",
+        tree="DIR/cifar10.1_v6_data.npy and DIR/cifar10.1_v6_labels.npy (or in DIR/datasets)",
+        citation=_RECHT_CIFAR,
+        published=("robustnets-2022:cifar10.1",),
+    ),
+    _cifar(
+        "cifar-10.2",
+        "CIFAR-10.2, test",
+        "a second repetition of the collection, by other people",
+        images=2000,
+        per_class=200,
+        layout="cifar-10.2",
+        tree="DIR/cifar102_test.npz",
+        licence="not stated by its authors",
+        citation="Lu, Nott, Olson, et al.: Harder or Different? A Closer Look at Distribution "
+        "Shift in Dataset Reproduction. ICML UDL workshop 2020.",
+    ),
+    _cifar(
+        "cinic-10",
+        "CINIC-10, test",
+        "CIFAR-10's classes, most images from ImageNet's synsets; groups tell the two apart",
+        images=90_000,
+        per_class=9000,
+        layout="cinic-10",
+        tree="DIR/test/airplane/*.png, …, a folder per class; names start with a synset or cifar10",
+        citation="Darlow, Crowley, Antoniou, Storkey: CINIC-10 Is Not ImageNet or CIFAR-10. 2018.",
+    ),
+    _cifar(
+        "cifar-10-c",
+        "CIFAR-10-C",
+        "the test images corrupted and saved: 19 corruptions of 5 severities",
+        kind="corruption",
+        images=10_000,
+        per_class=1000,
+        digest="0777b4d8d34036ef",
+        layout="cifar-10-c",
+        tree="DIR/gaussian_noise.npy, … and DIR/labels.npy (or in DIR/CIFAR-10-C), severities 1 to "
+        "5 one after the other; write cifar-10-c/gaussian_noise-3@DIR",
+        licence="CC BY 4.0",
+        citation=_HENDRYCKS_C,
+        published=("robustnets-2022:cifar10-c",),
+        parts=_PARTS,
     ),
 )
