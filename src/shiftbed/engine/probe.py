@@ -13,7 +13,8 @@ from shiftbed.analysis.intervals import check_level
 from shiftbed.display import Cell, Result, Row, Table, number, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data import TestSet, open_test_set
-from shiftbed.evaluation.models import Model, resolve
+from shiftbed.evaluation.models import Model
+from shiftbed.evaluation.models import model as open_model
 from shiftbed.evaluation.perturbations import spelled_out
 from shiftbed.evaluation.probes import (
     Probe,
@@ -157,7 +158,7 @@ def _note(row: Row) -> str:
 
 
 def probe(
-    models: str | Model | list[str | Model] | tuple[str | Model, ...],
+    models: Any,
     test_set: str | Path | TestSet,
     *,
     probes: str | Sequence[str] | None = None,
@@ -186,8 +187,9 @@ def probe(
 ) -> Probed:
     """Probe models on a test set: smoothness along paths between images, the Jacobian, spectra.
 
-    - ``models``: one or several, as objects or as lines such as ``timm:resnet18``; ``weights`` (a
-      file), ``preprocessing`` (changed fields) and ``device`` are for lines.
+    - ``models``: one, or a list of several, each a ``Model``, a line such as ``timm:resnet18``, or
+      what ``shiftbed.model`` takes. ``weights`` (a file), ``preprocessing`` (changed fields) and
+      ``device`` are for what is no ``Model`` yet.
     - ``probes``: amplitude, phase, pixel_within, pixel_between, jacobian, or ``"all"``; by default
       amplitude and phase, and none where only pictures are asked for.
     - ``pairs``: paths per probe, images of the Jacobian; by default 5,000 paths of small images,
@@ -270,20 +272,11 @@ def _wanted(probes: str | Sequence[str] | None, *, pictures: bool) -> list[str]:
     return list(PROBES) if "all" in listed else list(dict.fromkeys(listed))
 
 
-def _opened(given: str | Model, name: str | None, options: dict[str, Any]) -> tuple[str, Model]:
+def _opened(given: Any, name: str | None, options: dict[str, Any]) -> tuple[str, Model]:
     """The model and its name in the store: its line, unless that does not say which it is."""
-    changed = [key for key, value in options.items() if value and value != "cpu"]
-    if isinstance(given, Model):
-        if changed:
-            raise InputError(f"{given.id} is a model already: {', '.join(changed)} cannot change")
-        return name or given.id, given
-    if not isinstance(given, str):
-        raise InputError(
-            f"a {type(given).__name__} is no model: expected a line such as timm:resnet18, or a "
-            "model made by shiftbed.model"
-        )
-    model = resolve(given, **{key: value for key, value in options.items() if value})
-    return name or (model.id if {"weights", "preprocessing"} & {*changed} else given), model
+    model = open_model(given, **options)
+    changed = options["weights"] is not None or options["preprocessing"]
+    return name or (given if isinstance(given, str) and not changed else model.id), model
 
 
 def _store(store: str | Path | PredictionStore | None, data: TestSet) -> PredictionStore:

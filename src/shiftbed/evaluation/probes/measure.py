@@ -112,6 +112,7 @@ def about_probe(model: Model, test_set: TestSet, parameters: dict[str, Any]) -> 
         "parameters": parameters,
         "fingerprint": test_set.fingerprint,
         "model_facts": model.describe(),
+        "model_fingerprint": model.fingerprint,
     }
 
 
@@ -156,9 +157,13 @@ def _agrees(key: tuple[str, str, str], there: dict[str, Any] | None, about: dict
     where = f"{key[2]} of {key[0]!r} on {key[1]!r} is in the store"
     if there.get("fingerprint") != about["fingerprint"]:
         raise InputError(f"{where} with other images; use another store, or another name")
-    was, now = (one.get("model_facts", {}).get("id") for one in (there, about))
-    if was is not None and was != now:
-        raise InputError(f"{where}, measured of {was}, now {now}; use another store, or name")
+    was, now = (
+        (one.get("model_facts", {}).get("id"), one.get("model_fingerprint"))
+        for one in (there, about)
+    )
+    if any(a != b for a, b in zip(was, now, strict=True) if a is not None and b is not None):
+        what = f"of {was[0]}, now {now[0]}" if was[0] != now[0] else "with other weights"
+        raise InputError(f"{where}, measured {what}; use another store, or another name")
     old, new = there.get("parameters", {}), about["parameters"]
     for name in sorted({*old, *new}):
         if old.get(name) != new.get(name):
