@@ -174,18 +174,16 @@ def _no_gaps(frames: dict[str, pl.DataFrame], setting: str) -> None:
 
 
 def _as_csv(frames: dict[str, pl.DataFrame], test_set: StoredTestSet) -> str:
-    tables = []
-    for model, frame in frames.items():
-        probability = frame["prob_1"] if "prob_1" in frame.columns else pl.Series([None])
-        tables.append(
-            pl.DataFrame({"file": test_set.examples, "class": frame["class_1"]})
-            .with_columns(
-                pl.lit(model).alias("model"),
-                probability.cast(pl.Float64).alias("probability")
-                if len(probability) == len(frame)
-                else pl.lit(None, dtype=pl.Float64).alias("probability"),
-            )
-            .filter(pl.col("class").is_not_null())
-            .with_columns(pl.col("class").cast(pl.Int64))
-        )
-    return pl.concat(tables).select("model", "file", "class", "probability").write_csv()
+    chance = pl.lit(None, dtype=pl.Float64)
+    tables = [
+        frame.select(
+            pl.lit(model).alias("model"),
+            pl.Series("file", test_set.examples, dtype=pl.String),
+            pl.col("class_1").cast(pl.Int64).alias("class"),
+            (pl.col("prob_1").cast(pl.Float64) if "prob_1" in frame.columns else chance).alias(
+                "probability"
+            ),
+        ).drop_nulls("class")
+        for model, frame in frames.items()
+    ]
+    return pl.concat(tables).write_csv()

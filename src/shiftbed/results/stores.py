@@ -7,10 +7,26 @@ from typing import Any
 
 import polars as pl
 
+from shiftbed.analysis.intervals import check_level, clopper_pearson
 from shiftbed.display import Result, Row, Table, counted, percent
 from shiftbed.labels import LabelPolicy
-from shiftbed.results.twins import twin_table
-from shiftbed.store import PredictionStore, collect_garbage, verify
+from shiftbed.store import PredictionStore, Twin, collect_garbage, make_twin, verify
+
+_TWIN = {
+    "model": pl.String,
+    "setting": pl.String,
+    "value": pl.Float64,
+    "at_least": pl.Float64,
+    "at_most": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "n": pl.Int64,
+    "undecided": pl.Int64,
+    "unreadable": pl.Int64,
+    "computed_from": pl.String,
+    "label_policy": pl.String,
+    "note": pl.String,
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -112,10 +128,25 @@ def twins(
 ) -> Twins:
     """Class twins of a setting from stored predictions, written into the store; no model runs.
 
-    ``name``: what the twin is called, by default SETTING@CLASSES.
+    ``name``: what the twin is called, by default SETTING@CLASSES. Where images are undecided there
+    is no ``value``: the accuracy lies between ``at_least`` (all of them wrong) and ``at_most`` (all
+    of them right), and the Clopper–Pearson interval reaches from the lower end of the first to the
+    upper end of the second.
     """
-    made = twin_table(_opened(store), setting, policy, name=name, models=models, level=level)
-    return Twins(frame=made, setting=setting, policy=policy, level=level)
+    check_level(level)
+    made = make_twin(_opened(store), setting, policy, name=name, models=models)
+    rows = pl.DataFrame([_row(one, level) for one in made], schema=_TWIN, orient="row")
+    return Twins(frame=rows, setting=setting, policy=policy, level=level)
+
+
+def _row(twin: Twin, level: float) -> dict[str, Any]:
+    row: dict[str, Any] = {name: vars(twin).get(name) for name in _TWIN}
+    if not twin.written or not twin.n:
+        return row | {"note": twin.note or "no example could be read"}
+    least, most = twin.right / twin.n, (twin.right + twin.undecided) / twin.n
+    low, high = clopper_pearson([least, most], twin.n, level)
+    ends = {"at_least": least, "at_most": most, "low": float(low[0]), "high": float(high[1])}
+    return row | ends | {"value": None if twin.undecided else least}
 
 
 def _between(row: Row, low: str, word: str, high: str) -> str:
