@@ -25,7 +25,7 @@ from PIL import Image
 from benchmarks.common import arguments, report
 from shiftbed.evaluation.backends import choose_backend
 from shiftbed.evaluation.compat import ensure_torchvision
-from shiftbed.evaluation.data import open_test_set
+from shiftbed.evaluation.data import batches, open_test_set
 from shiftbed.evaluation.models import resolve
 from shiftbed.evaluation.predict import predict_part
 
@@ -95,8 +95,8 @@ def from_memory(rounds: int, images: int) -> dict[str, Any]:
 
         def ours() -> None:
             predict_part(
-                model, model.preprocessing.pixels, test_set, labels, None, 0, images,
-                batch_size=BATCH,
+                model, batches(test_set, range(images), model.preprocessing.pixels, BATCH, 2),
+                test_set.examples, labels, None, 0, images,
             )  # fmt: skip
 
         return ratio(bare, ours, rounds)
@@ -133,8 +133,8 @@ def from_folder(name: str, rounds: int, images: int, backend: str) -> dict[str, 
 
         def ours() -> None:
             predict_part(
-                chosen, model.preprocessing.pixels, test_set, labels, None, 0, images,
-                batch_size=BATCH,
+                chosen, batches(test_set, range(images), model.preprocessing.pixels, BATCH, 2),
+                test_set.examples, labels, None, 0, images,
             )  # fmt: skip
 
         found = ratio(ours, with_timm, rounds)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from benchmarks.common import arguments, report
 from benchmarks.evaluate import photographs
 from shiftbed.evaluation.backends import choose_backend
-from shiftbed.evaluation.data import open_test_set
+from shiftbed.evaluation.data import batches, open_test_set
 from shiftbed.evaluation.models import resolve
 from shiftbed.evaluation.models.base import FunctionModel
 from shiftbed.evaluation.perturbations import parse_perturbation, spelled_out
@@ -65,8 +65,8 @@ def cost(spec: str, backend: str, names: list[str], images: int) -> dict[str, An
 
             def work() -> None:
                 predict_part(
-                    chosen, model.preprocessing.pixels, test_set, labels, None, 0, images,
-                    batch_size=BATCH, perturb=perturb,
+                    chosen, batches(test_set, range(images), model.preprocessing.pixels, BATCH, 2),
+                    test_set.examples, labels, None, 0, images, perturb=perturb,
                 )  # fmt: skip
 
             return work
@@ -119,9 +119,10 @@ def measure_peak(where: str) -> None:
     labels = np.asarray(test_set.labels)
     perturb = parse_perturbation("gaussian_noise:3").on(model)
     for at in range(0, len(test_set), 1024):
+        stop = min(at + 1024, len(test_set))
         predict_part(
-            model, preprocessing.pixels, test_set, labels, None, at, min(at + 1024, len(test_set)),
-            batch_size=BATCH, top=3, perturb=perturb,
+            model, batches(test_set, range(at, stop), preprocessing.pixels, BATCH, 2),
+            test_set.examples, labels, None, at, stop, top=3, perturb=perturb,
         )  # fmt: skip
     status = Path("/proc/self/status").read_text().split()
     print(json.dumps({"peak_megabytes": int(status[status.index("VmHWM:") + 1]) / 1024}))

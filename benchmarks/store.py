@@ -19,17 +19,17 @@ import numpy as np
 
 from benchmarks.common import SHARED, arguments, report
 from shiftbed.importing.exchange import import_predictions
-from shiftbed.results.scores import score
+from shiftbed.results.scores import scores
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
 
 SCORE = """
 import json, resource, sys, time
 import numpy, polars
 from shiftbed.store import PredictionStore
-from shiftbed.results.scores import score
+from shiftbed.results.scores import scores
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 start = time.perf_counter()
-rows = len(score(PredictionStore(sys.argv[1])))
+rows = len(scores(PredictionStore(sys.argv[1])))
 seconds = time.perf_counter() - start
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps({"rows": rows, "seconds": seconds, "mib": (peak - before) / 1024}))
@@ -62,7 +62,7 @@ def with_numpy(paths: list[Path]) -> int:
 
 def with_store(paths: list[Path], where: Path) -> None:
     import_predictions(where, paths)
-    score(PredictionStore(where))
+    scores(PredictionStore(where))
 
 
 def big(where: Path, models: int, images: int) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import arguments, report
-from shiftbed.engine import jobs, read_spec, run
+from shiftbed.engine import plan
+from shiftbed.engine.run import run_spec
+from shiftbed.engine.testbed_file import read_testbed_toml
 
 NET = """
 import torch
@@ -51,8 +53,8 @@ def testbed(folder: Path, images: int, models: int) -> Path:
 def throughput(where: Path, images: int, models: int, runner: str, workers: int) -> float:
     """Images per second between the first and the last report."""
     heard: list[tuple[float, int]] = []
-    spec = read_spec(testbed(where, images, models))
-    summary = run(
+    spec = read_testbed_toml(testbed(where, images, models))
+    summary = run_spec(
         spec,
         runner=runner,
         workers=workers,
@@ -70,7 +72,7 @@ def main() -> None:
     import sys
 
     options = arguments(__doc__)
-    jobs.PARTS_PER_TASK = 1  # a report per task from both runners, and the most of their overhead
+    plan.PARTS_PER_TASK = 1  # a report per task from both runners, and the most of their overhead
     images, models, rounds = (12_288, 2, 1) if options.quick else (32_768, 4, 5)
     found: dict[str, list[float]] = {"one": [], "two": [], "ray": []}
     with tempfile.TemporaryDirectory() as temporary:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from shiftbed.records import Shift
+from shiftbed.records import Perturbation, Setting, Shift
 from shiftbed.testbed.files import read_testbed, write_testbed
 from shiftbed.testbed.record import Testbed
 
@@ -83,6 +83,7 @@ def imagenet_testbed_2020(folder: Path) -> Testbed:
         n,
         shifts=_imagenet_shifts(derived),
         derived=derived,
+        records=_imagenet_records(table.columns),
         title="204 ImageNet models in 213 settings",
         source="modestyachts/imagenet-testbed, state of 2020-08-31",
         licence="MIT",
@@ -124,6 +125,30 @@ def _imagenet_c(settings: list[str]) -> dict[str, tuple[str, ...]]:
     derived["avg_pgd"] = tuple(s for s in settings if s.startswith("pgd."))
     assert len(derived["avg_pgd"]) == 4
     return derived
+
+
+def _imagenet_records(settings: list[str]) -> dict[str, Setting]:
+    """What the perturbed settings of the published grid are."""
+    found = {}
+    for setting in settings:
+        corrupted = re.fullmatch(r"imagenet-c\.(\w+)\.(\d)_(in-memory|on-disk)", setting)
+        if corrupted:
+            name, severity, where = corrupted.groups()
+            what = Perturbation(
+                kind="corruption",
+                name=name,
+                id=f"{name}:{severity}",
+                severity=int(severity),
+                on_disk=where == "on-disk",
+            )
+        elif setting.startswith("pgd."):
+            what = Perturbation(kind="adversarial", name="pgd", id=setting)
+        elif setting in ("greyscale", "stylized_imagenet"):
+            what = Perturbation(kind="corruption", name=setting, id=setting)
+        else:
+            continue
+        found[setting] = Setting(test_set="val").perturbed(what, name=setting)
+    return found
 
 
 def _imagenet_shifts(derived: dict[str, tuple[str, ...]]) -> tuple[Shift, ...]:

@@ -35,7 +35,7 @@ ALSO = {
     "figures": ("charts", "gallery"),
     "page": ("card", "serve"),
     "papers": ("taori2020", "andreassen2021", "shi2023", "fridovich2022", "wenzel2022"),
-    "store": ("deciding", "probes"),
+    "store": ("relabel", "probes"),
     "training": ("objective", "select", "augment", "prune", "weights", "difficulty", "linear"),
 }
 """Modules beyond what a package's own ``__all__`` names."""

@@ -10,7 +10,7 @@ import polars as pl
 from shiftbed.results.answers import answers_from_store
 from shiftbed.results.groups import group_table
 from shiftbed.results.predictors import AVERAGE, predictor_table
-from shiftbed.results.scores import score
+from shiftbed.results.scores import scores
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import PROBE_METRICS
 from shiftbed.testbed import Testbed, testbed_from_store
@@ -35,9 +35,9 @@ def results(folder: Path) -> dict[str, Any]:
     corrupted = corruptions(folder / "store")
     return {
         "models": models,
-        "accuracies": score(store).select(columns).to_dicts(),
+        "accuracies": scores(store).select(columns).to_dicts(),
         "mean_corrupted": _means(store, names, corrupted),
-        "probes": score(store, metrics=PROBED).select(columns).to_dicts(),
+        "probes": scores(store, metrics=PROBED).select(columns).to_dicts(),
         "predictors": {
             by or "all": predictor_table(bed, metrics=METRICS, by=by).to_dicts()
             for by in (None, "architecture", "augmentation")

@@ -14,7 +14,7 @@ from examples.digits.numbers import Number, adjusted_r2, mean_of, r2, resampled,
 from examples.digits.study import Study
 from shiftbed.analysis.intervals import pearson
 from shiftbed.errors import InputError
-from shiftbed.results.scores import score
+from shiftbed.results.scores import scores
 from shiftbed.scales import LOGIT, PROBIT
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
@@ -272,7 +272,7 @@ def _predictors(study: Study, bed: Testbed) -> Iterator[Finding]:
     """wenzel2022, Section 4.2: accuracy is the best single ID predictor of OOD accuracy."""
     rows = np.flatnonzero(bed.fit_set("digits"))
     names = [bed.model_names[i] for i in rows]
-    table = score(PredictionStore(study.store), metrics=["nll", "ece"], settings=["mnist"])
+    table = scores(PredictionStore(study.store), metrics=["nll", "ece"], settings=["mnist"])
     other = {}
     for metric in ("nll", "ece"):
         some = table.filter(pl.col("metric") == metric).select("model", "value")

@@ -3,6 +3,22 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+EXTRAS = {
+    **dict.fromkeys(("matplotlib",), "report"),
+    **dict.fromkeys(
+        ("torch", "torchvision", "timm", "onnx", "onnxruntime", "onnxscript", "PIL", "numba"),
+        "evaluate",
+    ),
+    **dict.fromkeys(
+        ("cv2", "sklearn", "skops", "fsspec", "safetensors", "huggingface_hub"), "evaluate"
+    ),
+    **dict.fromkeys(("open_clip",), "clip"),
+    **dict.fromkeys(("transformers", "datasets", "pyarrow"), "hf"),
+    "ray": "ray",
+    "webdataset": "all",
+}
+"""Which extra of this package brings a library."""
+
 
 class InputError(ValueError):
     """Input that cannot be used: one line saying what was wrong, where, and what was expected.
@@ -43,3 +59,15 @@ def shown(text: str) -> str:
 def brief(error: BaseException) -> str:
     """The first line of what another library says, not too long."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def lacking(error: ImportError, what: str) -> InputError | None:
+    """The one line for a library that is not installed, None if no extra of this package has it.
+
+    >>> str(lacking(ModuleNotFoundError("no", name="PIL.Image"), "shiftbed eval"))
+    "shiftbed eval needs PIL: pip install 'shiftbed[evaluate]'"
+    """
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return None
+    return InputError(f"{what} needs {package}: pip install 'shiftbed[{EXTRAS[package]}]'")

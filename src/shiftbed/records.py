@@ -1,17 +1,230 @@
 """Frozen records that pass between the parts of the package."""
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.labels import LabelPolicy
 
 ShiftKind = Literal[
     "natural-dataset", "consistency", "adversarially-filtered", "corruption", "adversarial"
 ]
 KINDS: tuple[str, ...] = get_args(ShiftKind)
+PERTURBED = ("corruption", "adversarial")
+"""The kinds of shift that a perturbation makes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perturbation:
+    """What was done to the images: a corruption, an attack, or a function of one's own.
+
+    >>> Perturbation(kind="corruption", name="fog", severity=3, id="fog:3").label
+    'fog:3'
+    """
+
+    kind: str
+    """corruption or adversarial: the kind of shift that it makes."""
+    name: str
+    """Without its size: ``fog``, ``pgd-linf``, ``python:mine:stripes``."""
+    id: str
+    """Canonical, with its size: ``fog:3``, ``pgd-linf:2/255``."""
+    severity: int | None = None
+    """Of a corruption that has severities."""
+    on_disk: bool = False
+    """Whether the images were written that way; in memory and on disk are never one setting."""
+    details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What else the result depends on (seed, steps, …), as JSON types."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in PERTURBED:
+            raise unknown("kind of perturbation", self.kind, PERTURBED)
+
+    @property
+    def label(self) -> str:
+        return self.id + ("@disk" if self.on_disk else "")
+
+    @property
+    def place(self) -> str:
+        """``memory`` or ``disk``."""
+        return "disk" if self.on_disk else "memory"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a model meets: a test set, how it is judged, and what was done to its images.
+
+    ``id`` is made here and read nowhere: what a setting is, its fields say.
+
+    >>> clean = Setting(test_set="val", share=0.1)
+    >>> fog = Perturbation(kind="corruption", name="fog", severity=3, id="fog:3")
+    >>> clean.id, clean.perturbed(fog).id
+    ('val@share-0.1', 'val@share-0.1+fog:3')
+    """
+
+    test_set: str
+    """Name of the (clean) test set."""
+    policy: LabelPolicy | None = None
+    """How the model's classes and the test set's labels meet; None for the labels as they are."""
+    policy_name: str = ""
+    """What the policy is called in the id; nothing where it is the test set's own."""
+    relabel: bool = False
+    """Whether the labels are among the model's classes and go through the policy too: the
+    class-subset twin of a whole test set."""
+    share: float | None = None
+    """Only this share of every class, drawn with ``seed``."""
+    seed: int = 0
+    window: int | None = None
+    """Consistency on video: right on an anchor and on every frame within ± ``window``."""
+    perturbation: Perturbation | None = None
+    clean: "Setting | None" = None
+    """The same without perturbation, or the anchors alone (pm-0)."""
+    mean_of: tuple["Setting", ...] = ()
+    """The settings that it is the mean of: accuracy is averaged, then fitted (taori2020)."""
+    name: str = ""
+    """An id of its own, instead of the rendered one."""
+
+    @property
+    def id(self) -> str:
+        """TESTSET[@SUBSET][+PERTURBATION]: the name in stores, tables and on the command line."""
+        if self.name:
+            return self.name
+        if self.perturbation is not None and self.clean is not None:
+            return f"{self.clean.id}+{self.perturbation.label}"
+        if self.mean_of:
+            digest = hashlib.sha256("\n".join(one.id for one in self.mean_of).encode()).hexdigest()
+            return f"mean-of-{len(self.mean_of)}-{digest[:12]}"
+        parts = [self.policy_name] if self.policy_name else []
+        if self.share is not None:
+            parts.append(f"share-{self.share:g}" + (f"-seed-{self.seed}" if self.seed else ""))
+        if self.window is not None:
+            parts.append(f"pm-{self.window}")
+        perturbed = "" if self.perturbation is None else f"+{self.perturbation.label}"
+        return self.test_set + ("@" + ".".join(parts) if parts else "") + perturbed
+
+    @property
+    def kind(self) -> str:
+        """The kind of shift from ``clean`` to this, nothing if it has none."""
+        if self.perturbation is not None:
+            return self.perturbation.kind
+        return "consistency" if self.window else ""
+
+    @property
+    def whole(self) -> "Setting":
+        """The same on all images instead of a share of them."""
+        clean = None if self.clean is None else self.clean.whole
+        return replace(self, share=None, clean=clean, name="" if self.share else self.name)
+
+    def perturbed(self, perturbation: Perturbation, *, name: str = "") -> "Setting":
+        """This setting under a perturbation."""
+        if self.perturbation is not None:
+            raise InputError(f"setting {self.id!r} is perturbed already")
+        return replace(self, perturbation=perturbation, clean=self, name=name)
+
+    def under(self, policy: LabelPolicy, *, name: str = "") -> "Setting":
+        """Its class twin: the same images judged by another label policy.
+
+        >>> from shiftbed.labels import subset
+        >>> Setting(test_set="val").under(subset([1, 2])).id
+        'val@classes-1-2'
+        """
+        named = bool(self.name) and self.perturbation is None
+        own = "" if named else self.policy_name
+        return replace(
+            self,
+            test_set=self.name if named else self.test_set,
+            policy=policy if self.policy is None else self.policy.then(policy),
+            policy_name=f"{own}.{policy.key}" if own else policy.key,
+            relabel=True,
+            clean=None if self.clean is None else self.clean.under(policy),
+            name=name,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON types, without what is at its default; see ``from_json``."""
+        plain = ("test_set", "policy_name", "relabel", "share", "seed", "window", "name")
+        defaults = {one.name: one.default for one in fields(self)}
+        found = {k: getattr(self, k) for k in plain if getattr(self, k) != defaults[k]}
+        if self.policy is not None:
+            found["policy"] = self.policy.to_json()
+        if self.perturbation is not None:
+            kept = {**vars(self.perturbation), "details": dict(self.perturbation.details)}
+            found["perturbation"] = {k: v for k, v in kept.items() if v is not None}
+        if self.clean is not None:
+            found["clean"] = self.clean.to_json()
+        if self.mean_of:
+            found["mean_of"] = [one.to_json() for one in self.mean_of]
+        return found
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> "Setting":
+        """The setting that ``to_json`` wrote.
+
+        >>> made = Setting(test_set="val", share=0.1)
+        >>> Setting.from_json(made.to_json()) == made
+        True
+        """
+        try:
+            given = dict(found)
+            if "policy" in given:
+                given["policy"] = LabelPolicy.from_json(given["policy"])
+            if "perturbation" in given:
+                given["perturbation"] = Perturbation(**given["perturbation"])
+            if "clean" in given:
+                given["clean"] = Setting.from_json(given["clean"])
+            if "mean_of" in given:
+                given["mean_of"] = tuple(Setting.from_json(one) for one in given["mean_of"])
+            return Setting(**given)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"not a record of a setting: {reason}") from None
+
+
+_SHARE = re.compile(r"(?:(.*)\.)?share-([0-9.]+(?:e-?[0-9]+)?)(?:-seed-([0-9]+))?")
+
+
+def older_setting(id: str, kind: str = "", details: Mapping[str, Any] | None = None) -> Setting:
+    """The record of a setting in a store or testbed file made before records were kept.
+
+    ``TESTSET[@SUBSET][+NAME:SEVERITY[@disk]]`` was the grammar of ids then. ``kind`` and
+    ``details`` come from what the file says beside the id: a shift to it, a cell's record. Only
+    the readers of such files call this.
+
+    >>> older_setting("val@share-0.1+fog:3@disk").perturbation.severity
+    3
+    """
+    base, plus, rest = id.rpartition("+")
+    head, _, subset = (base if plus else id).partition("@")
+    share = _SHARE.fullmatch(subset)
+    clean = Setting(test_set=head, policy_name=subset)
+    if share:
+        clean = Setting(
+            test_set=head,
+            policy_name=share[1] or "",
+            share=float(share[2]),
+            seed=int(share[3] or 0),
+        )
+    if clean.id != (base if plus else id):
+        clean = Setting(test_set=head, name=base if plus else id)
+    if not plus and kind not in PERTURBED:
+        return clean
+    text = (rest if plus else id).removesuffix("@disk")
+    name, _, size = text.rpartition(":")
+    numbered = bool(name) and size.isdecimal()
+    perturbation = Perturbation(
+        kind=kind if kind in PERTURBED else "corruption",
+        name=name if numbered else text.partition(":")[0],
+        id=text,
+        severity=int(size) if numbered else None,
+        on_disk=rest.endswith("@disk"),
+        details={k: v for k, v in (details or {}).items() if k not in ("id", "kind")},
+    )
+    return clean.perturbed(perturbation, name="" if plus else id)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from shiftbed.engine import ModelSpec, plan, read_spec, run
-from shiftbed.engine.identity import identity
-from shiftbed.engine.jobs import PART, ranges
+from shiftbed.engine.cell import identity
+from shiftbed.engine.plan import PART, ModelSpec, ranges
+from shiftbed.engine.run import plan, run_spec
+from shiftbed.engine.testbed_file import read_testbed_toml
 from shiftbed.store import PredictionStore, verify
 from tools.kill_fifty import kill_and_compare, make_testbed, predictions, start
 
@@ -29,8 +30,8 @@ def store_of(testbed):
 
 
 def test_every_cell_is_predicted_once(testbed):
-    spec = read_spec(testbed)
-    summary = run(spec)
+    spec = read_testbed_toml(testbed)
+    summary = run_spec(spec)
     assert len(summary.complete) == 4
     assert summary.images == 4 * 2500
     store = PredictionStore(spec.store)
@@ -39,18 +40,18 @@ def test_every_cell_is_predicted_once(testbed):
 
 
 def test_the_second_run_has_nothing_to_do(testbed):
-    spec = read_spec(testbed)
-    run(spec)
+    spec = read_testbed_toml(testbed)
+    run_spec(spec)
     before = predictions(testbed.parent)
-    again = run(spec)
+    again = run_spec(spec)
     assert again.images == 0
     assert len(again.complete) == 4
     assert predictions(testbed.parent) == before
 
 
 def test_only_what_is_missing_is_made_again(testbed):
-    spec = read_spec(testbed)
-    run(spec)
+    spec = read_testbed_toml(testbed)
+    run_spec(spec)
     before = predictions(testbed.parent)
     store = PredictionStore(spec.store)
     lost = f"predictions/model=python%3Aplain_models%3Adark/setting=b/part-{PART:010d}-"
@@ -59,13 +60,13 @@ def test_only_what_is_missing_is_made_again(testbed):
     assert [p.kind for p in verify(store)] == ["missing"]
     cells, _ = plan(spec, store)
     assert [cell.missing for cell in cells if cell.missing] == [((PART, 2 * PART),)]
-    assert run(spec).images == PART
+    assert run_spec(spec).images == PART
     assert predictions(testbed.parent) == before
 
 
 def test_predictions_are_those_of_the_model(testbed):
-    spec = read_spec(testbed)
-    run(spec)
+    spec = read_testbed_toml(testbed)
+    run_spec(spec)
     sys.modules.pop("plain_models", None)
     import plain_models
 
@@ -87,8 +88,8 @@ def test_runners_agree_to_the_byte(tmp_path, monkeypatch, runner):
 def test_a_failing_cell_is_recorded_and_the_rest_goes_on(testbed):
     text = testbed.read_text().replace("plain_models:dark", "plain_models:gone")
     testbed.write_text(text)
-    spec = read_spec(testbed)
-    summary = run(spec)
+    spec = read_testbed_toml(testbed)
+    summary = run_spec(spec)
     assert len(summary.complete) == 2
     assert {key[0] for key in summary.failed} == {"python:plain_models:gone"}
     store = PredictionStore(spec.store)
@@ -124,10 +125,10 @@ def test_the_command_exits_with_1_and_names_the_failure(testbed):
 
 
 def test_another_model_under_the_same_name_is_refused(testbed):
-    run(read_spec(testbed))
+    run_spec(read_testbed_toml(testbed))
     before = predictions(testbed.parent)
     testbed.write_text(testbed.read_text().replace("size = [8, 8]", "size = [6, 6]"))
-    summary = run(read_spec(testbed))
+    summary = run_spec(read_testbed_toml(testbed))
     assert len(summary.failed) == 4
     assert all("give this one another name" in why for why in summary.failed.values())
     assert predictions(testbed.parent) == before
@@ -140,7 +141,7 @@ def test_identity_is_of_contents_not_of_places(tmp_path):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "net.onnx").write_text(text)
         spec = f"onnx:{tmp_path / folder / 'net.onnx'}"
-        return identity(ModelSpec(spec=spec, name="net", options=options), {})
+        return identity(ModelSpec(source=spec, name="net", options=options), {})
 
     assert model("a", "1") == model("b", "1")
     assert model("a", "1") != model("a", "2")

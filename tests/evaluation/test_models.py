@@ -86,8 +86,7 @@ def test_options_that_are_unknown():
     with pytest.raises(InputError, match="device 'abacus' cannot be used"):
         resolve("timm:resnet10t?pretrained=false&size=32", device="abacus")
     assert set(PREFIXES) == {
-        "timm", "torchvision", "open_clip", "hf", "onnx", "torch", "sklearn", "python", "nets",
-        "run",
+        "timm", "torchvision", "open_clip", "hf", "onnx", "torch", "sklearn", "python",
     }  # fmt: skip
 
 

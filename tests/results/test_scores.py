@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.results.scores import METRICS, score
+from shiftbed.results.scores import METRICS, scores
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
 
 
@@ -39,7 +39,7 @@ def store(tmp_path):
 
 def test_every_metric_has_a_value_or_a_reason(store):
     bed, logits, labels, readable = store
-    table = score(bed, metrics=METRICS)
+    table = scores(bed, metrics=METRICS)
     assert set(table["model"]) == {"whole", "bare"}
     missing = table.filter(pl.col("value").is_null())
     assert (missing["note"].str.len_chars() > 0).all()
@@ -55,7 +55,7 @@ def test_every_metric_has_a_value_or_a_reason(store):
 
 def test_worst_class_and_group(store):
     bed, logits, labels, readable = store
-    table = score(bed, metrics=["worst_class", "worst_group"], models=["whole"])
+    table = scores(bed, metrics=["worst_class", "worst_group"], models=["whole"])
     right = (logits.argmax(axis=1) == labels)[readable]
     worst = min(right[labels[readable] == c].mean() for c in range(10))
     assert table["value"][0] == pytest.approx(worst)
@@ -75,12 +75,12 @@ def test_multi_label_targets(tmp_path):
     )
     store.write_part("m", "real", 0, part_from_top(np.array([2, 0, 1])))
     store.write_cell("m", "real", {"status": "complete"})
-    row = score(store).row(0, named=True)
+    row = scores(store).row(0, named=True)
     assert (row["value"], row["n"]) == (0.5, 2)
 
 
 def test_unknown_names(store):
     with pytest.raises(InputError, match="'top1'"):
-        score(store[0], metrics=["top"])
+        scores(store[0], metrics=["top"])
     with pytest.raises(InputError, match="unknown model in the store"):
-        score(store[0], models=["nothing"])
+        scores(store[0], models=["nothing"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shiftbed.errors import InputError
 from shiftbed.labels import class_map, full, subset
 from shiftbed.store import UNDECIDED, UNREADABLE, part_from_logits, part_from_top
-from shiftbed.store.deciding import decide
+from shiftbed.store.relabel import decide
 
 CLASSES = 12
 

@@ -4,7 +4,7 @@ import polars as pl
 
 import shiftbed as sb
 from shiftbed.importing.exchange import import_predictions
-from shiftbed.results.scores import score
+from shiftbed.results.scores import scores
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import testbed_from_store as from_store
 
@@ -17,7 +17,7 @@ def test_accuracies_are_those_of_the_2020_testbed(tmp_path, predictions):
     for setting, name in files.items():
         import_predictions(tmp_path / "store", [predictions / name], setting=setting)
     store = PredictionStore(tmp_path / "store")
-    table = score(store).pivot("setting", index="model", values="value")
+    table = scores(store).pivot("setting", index="model", values="value")
     published = sb.published("imagenet-testbed-2020")
     both = [m for m in table["model"] if m in published.model_names]
     assert len(both) == 45

@@ -5,6 +5,7 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.labels import class_map, full, multi_label, subset
+from shiftbed.records import older_setting
 from shiftbed.store import (
     PredictionStore,
     StoredTestSet,
@@ -14,7 +15,6 @@ from shiftbed.store import (
     read_answers,
     verify,
 )
-from shiftbed.store.twin import twin_name
 
 N, K = 300, 20
 RNG = np.random.default_rng(0)
@@ -194,5 +194,5 @@ def test_a_policy_that_leaves_nothing(store, tmp_path):
 
 
 def test_names():
-    assert twin_name("val", subset([1])) == "val@classes-1"
-    assert twin_name("val@a+fog:2", subset([1])) == "val@a.classes-1+fog:2"
+    assert older_setting("val").under(subset([1])).id == "val@classes-1"
+    assert older_setting("val@a+fog:2").under(subset([1])).id == "val@a.classes-1+fog:2"

@@ -7,6 +7,7 @@ from typing import Any
 from shiftbed.catalogue.maps import IMAGENET_CLASSES, policy_of
 from shiftbed.errors import InputError, unknown
 from shiftbed.labels import LabelPolicy, full, multi_label
+from shiftbed.records import Perturbation, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +72,24 @@ class TestSetEntry:
         return self.labels == "subset"
 
     @property
+    def perturbation(self) -> Perturbation | None:
+        """The corruption that its images on disk have, None for a clean set or a whole family."""
+        if self.kind != "corruption" or self.part is None:
+            return None
+        name, _, severity = self.part.rpartition("-")
+        return Perturbation(
+            kind="corruption",
+            name=name,
+            id=f"{name}:{severity}",
+            severity=int(severity),
+            on_disk=True,
+        )
+
+    @property
     def setting(self) -> str:
         """The canonical id of the setting: corruptions on disk are ``ID+NAME:SEVERITY@disk``."""
-        if self.kind == "corruption" and self.part is not None:
-            name, _, severity = self.part.rpartition("-")
-            return f"{self.family}+{name}:{severity}@disk"
-        return self.name
+        found = self.perturbation
+        return self.name if found is None else Setting(test_set=self.family).perturbed(found).id
 
     @property
     def test_set(self) -> str:

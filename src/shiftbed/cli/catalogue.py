@@ -1,7 +1,7 @@
 """``shiftbed shifts`` and ``data``: the catalogue of natural shifts, and what you have of it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,36 +9,8 @@ from shiftbed.cli import output
 from shiftbed.cli.output import AsJson
 from shiftbed.errors import InputError
 
-if TYPE_CHECKING:
-    from shiftbed.store import PredictionStore
-
-
 shifts = typer.Typer(help="Which natural shifts there are, and what each of them is.")
 data = typer.Typer(help="Test sets on this machine.", no_args_is_help=True)
-
-Policy = Annotated[
-    str | None,
-    typer.Option(
-        help="Of NAME@DIR: its label policy as the catalogue has it, or 'full': all classes."
-    ),
-]
-Through = Annotated[
-    str | None,
-    typer.Option(
-        help="Classes of the model (imagenet) that are mapped to NAME@DIR's (cifar-10, …) by --how."
-    ),
-]
-
-
-def policy_table(policy: str | None, through: str | None, how: str) -> dict[str, Any]:
-    """What ``--policy`` and ``--through`` say of a setting, as testbed.toml has it."""
-    found = {"policy": policy} if policy is not None else {}
-    return found if through is None else found | {"through": through, "how": how}
-
-
-def notes_of(store: "PredictionStore", setting: str) -> list[str]:
-    """What was noted when a setting's test set was opened: other counts than published, …"""
-    return list((store.test_set(setting).details or {}).get("notes", []))
 
 
 @shifts.callback(invoke_without_command=True)

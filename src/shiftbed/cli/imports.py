@@ -271,13 +271,13 @@ def policy_of(
     if how is not None and class_map is None:
         raise InputError("--how goes with --class-map")
     if subset is not None:
-        return labels.subset(_indices(subset))
+        return labels.subset(class_indices(subset))
     if class_map is not None:
         return labels.read_class_map(class_map, how or "max")
     return catalogue.policy_of(str(like))
 
 
-def _indices(text: str) -> list[int]:
+def class_indices(text: str) -> list[int]:
     path = Path(text)
     try:
         source = path.read_text(encoding="utf-8") if path.is_file() else text

@@ -32,9 +32,10 @@ def linear(
 ) -> None:
     """Logistic regression on a network's features: L-BFGS, ten penalties, chosen on validation."""
     from shiftbed.cli.weights import settings_of
-    from shiftbed.results.scores import score
+    from shiftbed.engine.open_setting import open_setting
+    from shiftbed.results.scores import scores
     from shiftbed.store import PredictionStore
-    from shiftbed.training.evaluation import evaluate, open_setting
+    from shiftbed.training.evaluation import evaluate_checkpoint
     from shiftbed.training.linear_probe import probe_network
     from shiftbed.training.networks import make_network
     from shiftbed.training.weights import write_weights
@@ -44,7 +45,9 @@ def linear(
     (train_on,), (choose_on,) = settings_of([train]), settings_of([validation])
     settings = settings_of(test_sets)
     network = make_network(model, _classes(train), start, seed=seed, device=device)
-    first, second = (open_setting(one, network.preprocessing) for one in (train_on, choose_on))
+    first, second = (
+        open_setting(one).decode(network.preprocessing) for one in (train_on, choose_on)
+    )
     probed = probe_network(network, first, second, features, level=level)
     network.module.eval()
     if out is not None:
@@ -53,7 +56,7 @@ def linear(
     kept = PredictionStore(store)
     called = name or f"{model}+linear@{probed.id}"
     _same(kept, called, settings, probed.id)
-    evaluate(
+    evaluate_checkpoint(
         network.as_model(called),
         settings,
         kept,
@@ -67,7 +70,7 @@ def linear(
         },
         details={"spec": model, "identity": f"linear:{probed.id}"},
     )
-    found = score(kept, models=[called], settings=[s.id for s in settings], level=level)
+    found = scores(kept, models=[called], settings=[s.id for s in settings], level=level)
     sweep = [_trial(one) for one in probed.found.trials]
     if json:
         as_json(

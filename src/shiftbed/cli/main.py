@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -27,7 +28,7 @@ from shiftbed.cli import (
     training,
     weights,
 )
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, lacking
 
 app = typer.Typer(
     name="shiftbed",
@@ -93,8 +94,18 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        print(f"shiftbed: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(error)
+    except ImportError as error:
+        named = [word for word in sys.argv[1:2] if not word.startswith("-")]
+        missing = lacking(error, " ".join(["shiftbed", *named]))
+        if missing is None:
+            raise
+        _refuse(missing)
     except BrokenPipeError:  # the reader of our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+def _refuse(error: InputError) -> NoReturn:
+    print(f"shiftbed: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(2)

@@ -1,9 +1,7 @@
 """How results leave: rich tables for people, JSON for programs; numbers formatted in one place."""
 
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -42,29 +40,6 @@ def show(result: Result, json: bool) -> None:
         print(result.to_json())
     else:
         result.print()
-
-
-@contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar per thing that is done, hearing (what, how much is done, of how much).
-
-    Nothing is drawn where it is ``quiet`` or nobody watches.
-    """
-    if quiet or not sys.stderr.isatty():
-        yield lambda what, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done)
-
-        yield report
 
 
 def table(

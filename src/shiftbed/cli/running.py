@@ -5,35 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from shiftbed.cli.catalogue import Policy, Through, notes_of, policy_table
-from shiftbed.cli.output import (
-    AsJson,
-    Level,
-    as_json,
-    interval,
-    number,
-    percent,
-    points,
-    records,
-    table,
-)
-from shiftbed.cli.setting_options import (
-    AttackOptions,
-    Attacks,
-    Corruptions,
-    Frost,
-    Seed,
-    Share,
-    model_name,
-    perturbations_of,
-    policy_of,
-    preprocessing_of,
-    set_name,
-)
+from shiftbed.cli.imports import class_indices
+from shiftbed.cli.output import AsJson, Level, pairs, show
 from shiftbed.errors import InputError
 
-WARNED = ": warning: "
-"""In notes that say why a number is not to be trusted."""
 Runner = Annotated[str, typer.Option(help="local, processes or ray.")]
 Workers = Annotated[int, typer.Option(help="Worker processes, or Ray workers.", min=1)]
 Address = Annotated[
@@ -55,6 +30,38 @@ Metrics = Annotated[
     ),
 ]
 
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        help="Of NAME@DIR: its label policy as the catalogue has it, or 'full': all classes."
+    ),
+]
+Through = Annotated[
+    str | None,
+    typer.Option(
+        help="Classes of the model (imagenet) that are mapped to NAME@DIR's (cifar-10, …) by --how."
+    ),
+]
+Corruptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--corruption",
+        help="NAME[:SEVERITIES] in memory, such as fog:1-5, all:3 or python:module:function:2.",
+    ),
+]
+Attacks = Annotated[
+    list[str] | None,
+    typer.Option("--attack", help="Such as pgd-linf:2/255; taori2020 for its four."),
+]
+AttackOptions = Annotated[
+    list[str] | None, typer.Option("--attack-option", help="KEY=VALUE, such as steps=20.")
+]
+Share = Annotated[float | None, typer.Option(help="Only this share of every class, such as 0.1.")]
+Seed = Annotated[int, typer.Option(help="Of corruptions, attacks and the share.", min=0)]
+Frost = Annotated[
+    Path | None, typer.Option(help="A folder of frost pictures (default: synthesized).")
+]
+
 
 def run(
     testbed: Annotated[Path, typer.Argument(help="A testbed.toml.")],
@@ -70,21 +77,25 @@ def run(
     json: AsJson = False,
 ) -> None:
     """Run a testbed: every model in every setting. The same command again continues."""
-    from shiftbed.engine import read_spec
+    from shiftbed.cli.progress import Progress
+    from shiftbed.engine.evaluate import left_to_do
+    from shiftbed.engine.evaluate import run as run_it
 
-    spec = read_spec(testbed)
-    options = _options(batch_size, backend, on_unreadable)
     if dry_run:
-        _dry_run(spec, json)
+        show(left_to_do(testbed), json)
         return
-    summary = _with_progress(
-        spec, quiet=json, runner=runner, workers=workers, address=address, **options
-    )
-    if json:
-        as_json(_summary(spec, summary))
-    else:
-        _say(spec, summary)
-    if summary.failed:
+    with Progress(quiet=json) as progress:
+        done = run_it(
+            testbed,
+            runner=runner,
+            workers=workers,
+            address=address,
+            report=progress.part,
+            announce=progress.cells,
+            **_given(batch_size=batch_size, backend=backend, on_unreadable=on_unreadable),
+        )
+    show(done, json)
+    if done.failed:
         raise typer.Exit(1)
 
 
@@ -116,12 +127,15 @@ def eval_(
         typer.Option(help="JSON file {target: [classes of the model, …]}: many classes to one."),
     ] = None,
     how: Annotated[
-        str, typer.Option(help="Combine mapped classes by max, mean, sum or max-logit.")
-    ] = "max",
+        str | None,
+        typer.Option(help="Combine mapped classes by max (default), mean, sum or max-logit."),
+    ] = None,
     labels: Annotated[
-        str,
-        typer.Option(help="The images' labels are the 'model' 's classes, or the 'target' ones."),
-    ] = "target",
+        str | None,
+        typer.Option(
+            help="The images' labels are the 'model' 's classes, or the 'target' ones (default)."
+        ),
+    ] = None,
     policy: Policy = None,
     through: Through = None,
     corruption: Corruptions = None,
@@ -147,145 +161,49 @@ def eval_(
     json: AsJson = False,
 ) -> None:
     """Evaluate one model on test sets; predictions are kept, and found again the next time."""
-    from shiftbed.engine import ModelSpec, RunSpec, TestSetSpec
-    from shiftbed.engine.known import known_test_set
-    from shiftbed.engine.perturbed import expand, with_automatic
-    from shiftbed.engine.spec import setting
-    from shiftbed.results.scores import score as scores_of
-    from shiftbed.store import PredictionStore
+    from shiftbed.cli.progress import Progress
+    from shiftbed.engine.evaluate import evaluate
+    from shiftbed.engine.plan import ModelSpec
+    from shiftbed.evaluation.models.registry import name_of
 
-    changes = preprocessing_of(preprocessing or [])
+    opening: dict[str, Any] = _given(weights=None if weights is None else str(weights))
+    opening |= _given(preprocessing=values(preprocessing, "--preprocessing") or None)
     if check:
-        options: dict[str, Any] = {"device": device, "precision": precision}
-        options |= {"weights": str(weights)} if weights else {}
-        _check(model, test_sets, options, changes, published, images, level, json)
-        return
-    table = policy_of(subset, class_map, how, labels) | {"seed": seed}
-    table |= {} if share is None else {"share": share}
-    wanted = perturbations_of(corruption, attack, attack_option, frost)
-    table |= policy_table(policy, through, how)
-    sets: list[TestSetSpec] = []
-    for path in test_sets:
-        known = known_test_set(path, None, others=sets)
-        sets.append(known or TestSetSpec(name=set_name(path), path=path))
-    if len({s.name for s in sets}) < len(sets):
-        raise InputError("two test sets have the same name; evaluate them into two stores")
-    settings = tuple(one for s in sets for one in expand(setting(s, dict(table)), wanted))
-    spec = RunSpec(
-        name="eval",
-        store=str(store),
-        models=(
-            ModelSpec(
-                spec=model,
-                name=name or model_name(model),
-                options=({"weights": str(weights)} if weights else {})
-                | ({"preprocessing": changes} if changes else {}),
-            ),
-        ),
-        settings=settings,
-        shifts=with_automatic((), settings),
-        options={"device": device, "precision": precision, "keep_logits": keep_logits},
-    )
-    given = _options(batch_size, backend, on_unreadable)
-    summary = _with_progress(spec, quiet=json, runner="local", workers=1, address=None, **given)
-    failed = {key[1]: why for key, why in summary.failed.items()}
-    ready = [s.id for s in settings if s.id not in failed]
-    if not ready:
-        raise InputError("; ".join(f"{model} on {name}: {why}" for name, why in failed.items()))
-    opened = PredictionStore(store)
-    found = scores_of(
-        opened,
-        metrics=metric or ["top1"],
-        models=[spec.models[0].name],
-        settings=ready,
-        level=level,
-    )
-    record = opened.cell(spec.models[0].name, ready[0]) or {}
-    said = {s: notes for s in ready if (notes := notes_of(opened, s))}
-    if json:
-        as_json(
-            {
-                "model": spec.models[0].name,
-                "settings": records(found.drop("model")),
-                "backend": record.get("backend"),
-                "images_per_second": summary.images_per_second,
-                "preprocessing": record.get("preprocessing"),
-                "unreadable": sorted(set(record.get("unreadable", []))),
-                "warnings": sorted({n for n in summary.notes if WARNED in n}),
-                "notes": said,
-                "failed": failed,
-            }
+        from shiftbed.engine.check import check as check_it
+
+        if len(test_sets) != 1:
+            raise InputError("--check takes one test set: the ID set of the published accuracy")
+        opening |= {"device": device, "precision": precision}
+        found = check_it(
+            model, test_sets[0], published=published, images=images, level=level, **opening
         )
-    else:
-        _show_scores(f"{spec.models[0].name} ({record.get('backend')})", found, level)
-        for note in sorted(set(summary.notes)):
-            print(note)
-        for setting_id, notes in said.items():
-            print(*(f"{setting_id}: {note}" for note in notes), sep="\n")
-        for name, why in failed.items():
-            print(f"failed: {model} on {name}: {why}")
-    if failed:
-        raise typer.Exit(1)
-
-
-def _check(
-    model: str,
-    test_sets: list[str],
-    options: dict[str, Any],
-    own: dict[str, Any],
-    published: float | None,
-    images: int,
-    level: float,
-    json: bool,
-) -> None:
-    from dataclasses import asdict
-
-    from shiftbed.analysis.intervals import check_fractions
-    from shiftbed.evaluation.data import open_test_set
-    from shiftbed.evaluation.models import resolve
-    from shiftbed.evaluation.pipeline import check_pipeline
-
-    if len(test_sets) != 1:
-        raise InputError("--check takes one test set: the ID set of the published accuracy")
-    figure = _published(model) if published is None else published
-    check_fractions([figure], "--published")
-    found = check_pipeline(
-        lambda changes: resolve(model, preprocessing=own | changes, **options),
-        open_test_set(test_sets[0]),
-        figure,
-        images=images,
-        level=level,
-    )
-    if json:
-        rest = {"not_interpretable_below": found.not_interpretable_below, "agrees": found.agrees}
-        as_json(asdict(found) | rest)
+        show(found, json)
         return
-    table(
-        f"{found.model}: {percent(found.measured)} % measured on {found.n:,} images, "
-        f"{percent(found.published)} % published",
-        ["change", "accuracy", "gain", f"{100 * level:g} % interval"],
-        [
-            (c.change, percent(c.accuracy), points(c.gain), interval(c.low, c.high))
-            for c in found.causes
-        ],
-        notes=[
-            f"Discrepancy {points(found.discrepancy)} points "
-            f"({interval(found.low, found.high)}). Likely cause: {found.likely}.",
-            f"Effective robustness below {percent(found.not_interpretable_below)} points is not "
-            "interpretable with this pipeline.",
-        ],
-    )
-
-
-def _published(model: str) -> float:
-    """The model's ImageNet accuracy in the shipped timm table."""
-    from shiftbed.testbed import published
-
-    prefix, _, name = model.partition(":")
-    if prefix != "timm":
-        raise InputError(f"give --published: the shipped table has timm's models, not {model!r}")
-    bed = published("timm")
-    return float(bed.accuracy("imagenet")[bed.model_index(name.partition("?")[0])])
+    with Progress(quiet=json) as progress:
+        done = evaluate(
+            [ModelSpec(source=model, name=name or name_of(model), options=opening)],
+            test_sets,
+            corruptions=corruption or (),
+            attacks=attack or (),
+            attack_options=values(attack_option, "--attack-option"),
+            frost=frost,
+            share=share,
+            seed=seed,
+            labels=_labels(subset, class_map, how, labels, policy, through),
+            shifts=(),
+            store=store,
+            metrics=metric or ("top1",),
+            level=level,
+            report=progress.part,
+            announce=progress.cells,
+            device=device,
+            precision=precision,
+            keep_logits=keep_logits,
+            **_given(batch_size=batch_size, backend=backend, on_unreadable=on_unreadable),
+        )
+    show(done, json)
+    if done.failed:
+        raise typer.Exit(1)
 
 
 def score(
@@ -297,150 +215,50 @@ def score(
     json: AsJson = False,
 ) -> None:
     """Score a store: any metric of any cell, from the predictions kept."""
-    from shiftbed.results.scores import score as scores_of
-    from shiftbed.store import PredictionStore
+    from shiftbed.results.scores import score as scored
 
-    opened = PredictionStore.existing(store)
-    found = scores_of(
-        opened, metrics=metric or ["top1"], models=model, settings=setting, level=level
-    )
-    failed = [
-        r
-        for r in opened.cells()
-        if r.get("status") == "failed"
-        and (model is None or r["model"] in model)
-        and (setting is None or r["setting"] in setting)
-    ]
-    if json:
-        as_json(
-            {
-                "settings": records(found),
-                "failed": [
-                    {"model": r["model"], "setting": r["setting"], "error": r.get("error")}
-                    for r in failed
-                ],
-            }
-        )
-        return
-    _show_scores(str(store), found, level)
-    cannot = [r for r in failed if str(r.get("error", "")).startswith("not applicable")]
-    for record in failed:
-        if record not in cannot:
-            print(f"failed: {record['model']} on {record['setting']}: {record.get('error')}")
-    if cannot:
-        models, settings = ({r[key] for r in cannot} for key in ("model", "setting"))
-        print(
-            f"not applicable: {len(settings)} settings to {len(models)} models, such as "
-            f"{cannot[0]['model']} on {cannot[0]['setting']}; --json has the reasons"
-        )
+    asked = metric or ["top1"]
+    show(scored(store, metrics=asked, models=model, settings=setting, level=level), json)
 
 
-def _options(
-    batch_size: int | None, backend: str | None, on_unreadable: str | None
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def values(texts: list[str] | None, option: str) -> dict[str, Any]:
+    """KEY=VALUE pairs, values as JSON where they are, as text otherwise."""
+    from json import JSONDecodeError, loads
+
+    found: dict[str, Any] = {}
+    for key, value in pairs(texts or [], option, "KEY=VALUE").items():
+        try:
+            found[key] = loads(value)
+        except JSONDecodeError:
+            found[key] = value
+    return found
+
+
+def _labels(
+    subset: str | None,
+    class_map: Path | None,
+    how: str | None,
+    labels: str | None,
+    policy: str | None,
+    through: str | None,
 ) -> dict[str, Any]:
-    if on_unreadable not in (None, "skip", "stop"):
-        raise InputError(f"--on-unreadable must be skip or stop, got {on_unreadable!r}")
-    if backend not in (None, "auto", "torch", "compile", "onnxruntime"):
-        raise InputError(f"--backend must be auto, torch, compile or onnxruntime, got {backend!r}")
-    given = {"batch_size": batch_size, "backend": backend, "on_unreadable": on_unreadable}
-    return {key: value for key, value in given.items() if value is not None}
-
-
-def _with_progress(spec: Any, *, quiet: bool, **options: Any) -> Any:
-    from shiftbed.cli.progress import Progress
-    from shiftbed.engine import run as run_it
-
-    with Progress(quiet=quiet) as progress:
-        return run_it(spec, report=progress.part, announce=progress.cells, **options)
-
-
-def _dry_run(spec: Any, json: bool) -> None:
-    from shiftbed.engine import plan
-    from shiftbed.store import PredictionStore
-
-    store = PredictionStore(spec.store)
-    cells, broken = plan(spec, store)
-    speed = _speeds(store)
-    jobs: list[dict[str, Any]] = [
-        {
-            "model": cell.key[0],
-            "setting": cell.key[1],
-            "images": cell.images,
-            "parts": len(cell.missing),
-            "seconds": cell.images / speed[cell.key[0]] if cell.key[0] in speed else None,
-        }
-        for cell in cells
-        if cell.missing
-    ]
-    if json:
-        as_json({"jobs": jobs, "broken": broken, "done": len(cells) - len(jobs)})
-        return
-    table(
-        f"{spec.name}: {len(jobs)} cells to run, {len(cells) - len(jobs)} done",
-        ["model", "setting", "images", "parts", "estimate (s)"],
-        [
-            (j["model"], j["setting"], j["images"], j["parts"], number(j["seconds"], 0) or "?")
-            for j in jobs
-        ],
-        left=2,
-        notes=[f"cannot be opened: {name}: {why}" for name, why in broken.items()],
-    )
-
-
-def _speeds(store: Any) -> dict[str, float]:
-    """Images per second of models, from cells of theirs that are complete."""
-    speeds = {}
-    for record in store.cells():
-        if record.get("status") == "complete" and record.get("wall_seconds"):
-            speeds[record["model"]] = record["n"] / record["wall_seconds"]
-    return speeds
-
-
-def _summary(spec: Any, summary: Any) -> dict[str, Any]:
-    return {
-        "testbed": spec.name,
-        "store": spec.store,
-        "complete": len(summary.complete),
-        "failed": [
-            {"model": model, "setting": setting, "error": why}
-            for (model, setting), why in summary.failed.items()
-        ],
-        "images": summary.images,
-        "seconds": summary.seconds,
-        "images_per_second": summary.images_per_second,
-        "unreadable": sorted({n for n in summary.notes if WARNED not in n}),
-        "warnings": sorted({n for n in summary.notes if WARNED in n}),
-    }
-
-
-def _say(spec: Any, summary: Any) -> None:
-    speed = summary.images_per_second
-    rate = f", {speed:,.0f} images/s" if speed else ""
-    print(f"{spec.name}: {len(summary.complete)} cells complete, {summary.images:,} images{rate}.")
-    for note in sorted(set(summary.notes)):
-        print(note)
-    for (model, setting), why in summary.failed.items():
-        print(f"failed: {model} on {setting}: {why}")
-    print(f"Scores: shiftbed score {spec.store}")
-
-
-def _show_scores(title: str, found: Any, level: float) -> None:
-    rows = []
-    for row in found.iter_rows(named=True):
-        fraction = row["metric"] in ("top1", "top5", "worst_class", "worst_group")
-        show = percent if fraction else number
-        ends = f"{show(row['low'])} … {show(row['high'])}" if row["low"] is not None else ""
-        left = f", {row['unreadable']} unreadable" if row["unreadable"] else ""
-        rows.append(
-            (
-                row["model"],
-                row["setting"],
-                row["metric"],
-                show(row["value"]),
-                ends,
-                f"{row['n']:,}{left}",
-                "; ".join(t for t in (row["label_policy"], row["note"]) if t),
-            )
-        )
-    header = ["model", "setting", "metric", "value", f"{100 * level:g} % interval", "n", "policy"]
-    table(title, header, rows, left=3)
+    """How the model's classes and the labels meet, as a setting of testbed.toml says it."""
+    if sum(one is not None for one in (subset, class_map, through)) > 1:
+        raise InputError("give one of --subset, --class-map and --through")
+    if how is not None and class_map is None and through is None:
+        raise InputError("--how goes with --class-map or --through")
+    if labels is not None and subset is None and class_map is None:
+        raise InputError("--labels goes with --subset or --class-map")
+    found: dict[str, Any] = _given(policy=policy, through=through)
+    if subset is not None:
+        found["subset"] = class_indices(subset)
+    if class_map is not None:
+        found["map"] = class_map
+    if subset is not None or class_map is not None:
+        found["labels"] = labels or "target"
+    return found | _given(how=how)

@@ -41,9 +41,9 @@ def interpolate(
     to fit the line on are in the store: shiftbed plot --testbed STORE --chart trajectories.
     """
     from shiftbed.cli.progress import Progress
-    from shiftbed.engine import RunSpec
-    from shiftbed.engine import run as run_it
-    from shiftbed.results.scores import score
+    from shiftbed.engine.plan import RunSpec
+    from shiftbed.engine.run import run_spec as run_it
+    from shiftbed.results.scores import scores
     from shiftbed.store import PredictionStore
     from shiftbed.training.weight_files import path_models, path_name
 
@@ -69,7 +69,7 @@ def interpolate(
         raise InputError("; ".join(sorted({one["error"] for one in failed})))
     ready = [s.id for s in spec.settings if any(key[1] == s.id for key in summary.complete)]
     names = [m.name for m in models if any(key[0] == m.name for key in summary.complete)]
-    found = score(PredictionStore(store), models=names, settings=ready, level=level)
+    found = scores(PredictionStore(store), models=names, settings=ready, level=level)
     alpha_of = {model.name: model.info["alpha"] for model in models}
     rows = sorted(records(found), key=lambda row: (alpha_of[row["model"]], row["setting"]))
     if json:
@@ -214,10 +214,10 @@ def _shifts(ids: list[str], about: dict[str, Any]) -> Any:
 
 def settings_of(test_sets: list[str]) -> Any:
     """Each test set as it is; a set of the catalogue by NAME@DIR."""
-    from shiftbed.cli.setting_options import set_name
-    from shiftbed.engine import TestSetSpec
-    from shiftbed.engine.known import known_test_set
-    from shiftbed.engine.spec import setting
+    from shiftbed.engine.catalogue_settings import known_test_set
+    from shiftbed.engine.evaluate import set_name
+    from shiftbed.engine.plan import TestSetSpec
+    from shiftbed.engine.testbed_file import plan_setting as setting
 
     sets: list[TestSetSpec] = []
     for path in test_sets:

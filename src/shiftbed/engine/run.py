@@ -1,4 +1,4 @@
-"""``run``: plan what is missing, prepare each cell, hand tasks to a runner, record how it ended."""
+"""Running a plan: what is missing is prepared, handed to a runner, and recorded as it ends."""
 
 import time
 from collections import Counter
@@ -6,11 +6,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from shiftbed.engine.identity import identity
-from shiftbed.engine.jobs import WARNING, CellPlan, Done, Task, missing, tasks
-from shiftbed.engine.perturbed import difference, perturbation_of
-from shiftbed.engine.runners import in_process, in_processes
-from shiftbed.engine.spec import RunSpec
+from shiftbed.engine.perturbed_settings import difference
+from shiftbed.engine.plan import (
+    WARNING,
+    CellPlan,
+    Done,
+    RunSpec,
+    Task,
+    TestSetSpec,
+    check_options,
+    missing,
+    opened_store,
+    tasks,
+)
+from shiftbed.engine.runners import in_process, in_processes, on_ray
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore
 
@@ -29,6 +38,8 @@ class Summary:
     cell_seconds: dict[tuple[str, str], float] = field(default_factory=dict)
     """Workers' seconds per cell, in this run."""
     notes: list[str] = field(default_factory=list)
+    not_applicable: set[tuple[str, str]] = field(default_factory=set)
+    """Failed cells that their model cannot have, such as an attack on one without gradients."""
 
     @property
     def images_per_second(self) -> float | None:
@@ -37,12 +48,14 @@ class Summary:
 
 def plan(spec: RunSpec, store: PredictionStore) -> tuple[list[CellPlan], dict[str, str]]:
     """All cells with their missing parts; settings that cannot be opened, with the reason."""
-    from shiftbed.engine.execute import register
+    from shiftbed.engine.open_setting import open_setting
 
     cells, broken = [], {}
     for setting in spec.settings:
         try:
-            n = len(register(store, setting))
+            stored = open_setting(setting).stored
+            store.add_test_set(stored)
+            n = len(stored)
         except InputError as error:
             broken[setting.id] = str(error)
             continue
@@ -59,7 +72,7 @@ def plan(spec: RunSpec, store: PredictionStore) -> tuple[list[CellPlan], dict[st
     return cells, broken
 
 
-def run(
+def run_spec(
     spec: RunSpec,
     *,
     runner: str = "local",
@@ -67,16 +80,21 @@ def run(
     address: str | None = None,
     report: Callable[[Done], None] = lambda done: None,
     announce: Callable[[list[CellPlan]], None] = lambda cells: None,
+    describe: bool = True,
     **options: Any,
 ) -> Summary:
     """Run what is missing. The same call again continues exactly where this one stopped.
 
-    A failing cell is recorded with its error and the rest goes on.
+    A failing cell is recorded with its error and the rest goes on. ``describe``: whether the
+    store's own record gets the plan's name, models and shifts.
     """
     if runner not in RUNNERS:
         raise unknown("runner", runner, RUNNERS)
-    store = PredictionStore(spec.store)
-    store.write_about(_about(spec, store.about()))
+    store = opened_store(spec.store)
+    if runner != "local":
+        _can_travel(spec)
+    if describe:
+        store.write_about(_about(spec, store.about()))
     summary = Summary()
     cells, broken = plan(spec, store)
     for setting, why in broken.items():
@@ -84,17 +102,39 @@ def run(
             summary.failed[model.name, setting] = why
     announce([cell for cell in cells if cell.missing])
     clock = time.perf_counter()
-    given = dict(spec.options) | options
+    given = check_options(spec.options) | check_options(options)
     cells = _same_models(store, cells, given, summary)
     ready = _prepare(store, cells, given, summary)
     todo = [task for cell in ready for task in tasks(cell, spec.store, given)]
-    hear = _listener(summary, report)
-    for done in _runner(runner, workers, address)(todo, hear):
+    left = Counter(task.key for task in todo)
+    by_key = {cell.key: cell for cell in cells}
+    for cell in cells:
+        if not left[cell.key]:
+            _finish(store, cell, summary)
+    for done in _runner(runner, workers, address)(todo, _listener(summary, report)):
         if done.error:
             summary.failed.setdefault(done.key, done.error)
+        left[done.key] -= 1
+        if not left[done.key]:  # complete as soon as it is, for whoever looks at the store
+            _finish(store, by_key[done.key], summary)
     summary.seconds = time.perf_counter() - clock
-    _finish(store, cells, summary)
     return summary
+
+
+def _can_travel(spec: RunSpec) -> None:
+    """Refuse what cannot go to another process: open objects, a store in memory."""
+    for model in spec.models:
+        if model.spec is None:
+            raise InputError(
+                f"model {model.name!r} is an object of this process: runner must be 'local'"
+            )
+    for one in spec.settings:
+        if not isinstance(one.images, TestSetSpec):
+            raise InputError(
+                f"test set {one.images.name!r} is an object of this process: runner must be 'local'"
+            )
+    if isinstance(spec.store, PredictionStore) and spec.store.in_memory:
+        raise InputError("a store in memory is of this process: runner must be 'local'")
 
 
 def _about(spec: RunSpec, old: dict[str, Any]) -> dict[str, Any]:
@@ -123,8 +163,6 @@ def _runner(
         return in_process
     if name == "processes":
         return lambda todo, hear: in_processes(todo, hear, workers=workers, threads=1)
-    from shiftbed.engine.on_ray import on_ray
-
     return lambda todo, hear: on_ray(todo, hear, workers=workers, address=address)
 
 
@@ -132,14 +170,16 @@ def _same_models(
     store: PredictionStore, cells: list[CellPlan], options: dict[str, Any], summary: Summary
 ) -> list[CellPlan]:
     """Leave out cells whose predictions are of another model under the same name."""
+    from shiftbed.engine.cell import identity
+
     known = {cell.model.name: identity(cell.model, options) for cell in cells}
     kept = []
     for cell in cells:
         record = store.cell(*cell.key) or {}
-        perturbation = perturbation_of(cell.setting)
-        details = None if perturbation is None else perturbation.describe()
+        perturb = cell.setting.perturb
+        details = None if perturb is None else perturb.describe()
         name = cell.model.name
-        own = known[name] if details is None else identity(cell.model, options, details)
+        own = known[name] if perturb is None else identity(cell.model, options, perturb)
         if record.get("identity") in (None, own):
             kept.append(cell)
         elif record.get("perturbation") != details:
@@ -160,7 +200,7 @@ def _prepare(
     store: PredictionStore, cells: list[CellPlan], options: dict[str, Any], summary: Summary
 ) -> list[CellPlan]:
     """Write every pending cell's record; a model that cannot be opened fails its cells."""
-    from shiftbed.engine.execute import prepare
+    from shiftbed.engine.cell import prepare
     from shiftbed.evaluation.perturbations import NotApplicable
 
     ready: list[CellPlan] = []
@@ -177,25 +217,25 @@ def _prepare(
                 prepare(store, cell.model, cell.setting, options, images=images[cell.model.name])
             except NotApplicable as error:  # this cell only
                 why = str(error)
+                summary.not_applicable.add(cell.key)
             except Exception as error:  # a model can raise anything; the others go on
                 why = broken[cell.model.name] = _one_line(error)
         if why is None:
             ready.append(cell)
         else:
             summary.failed[cell.key] = why
-            _record_failure(store, cell, why)
+            _record_failure(store, cell, summary)
     return ready
 
 
-def _finish(store: PredictionStore, cells: list[CellPlan], summary: Summary) -> None:
-    for cell in cells:
-        if cell.key in summary.failed:
-            _record_failure(store, cell, summary.failed[cell.key])
-        elif store.complete(*cell.key):
-            summary.complete.append(cell.key)
-            record = store.cell(*cell.key) or {}
-            if record.get("status") != "complete":
-                _complete(store, cell, record, summary)
+def _finish(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
+    if cell.key in summary.failed:
+        _record_failure(store, cell, summary)
+    elif store.complete(*cell.key):
+        summary.complete.append(cell.key)
+        record = store.cell(*cell.key) or {}
+        if record.get("status") != "complete":
+            _complete(store, cell, record, summary)
 
 
 def _complete(
@@ -215,11 +255,14 @@ def _complete(
     store.write_cell(*cell.key, kept)
 
 
-def _record_failure(store: PredictionStore, cell: CellPlan, why: str) -> None:
+def _record_failure(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
     record = store.cell(*cell.key) or {}
     kept = {k: v for k, v in record.items() if k not in ("model", "setting")}
-    info = {"info": dict(cell.model.info), "spec": cell.model.spec}
-    store.write_cell(*cell.key, info | kept | {"status": "failed", "error": why})
+    info = {"info": dict(cell.model.info), "spec": cell.model.spec, **cell.model.details}
+    failure: dict[str, Any] = {"status": "failed", "error": summary.failed[cell.key]}
+    if cell.key in summary.not_applicable:
+        failure["not_applicable"] = True
+    store.write_cell(*cell.key, info | kept | failure)
 
 
 def _one_line(error: Exception) -> str:

@@ -101,7 +101,7 @@ def beside(path: str, base: Path) -> str:
     >>> beside("images/val", Path("beds")), beside("imagenet-a@images/a", Path("beds"))
     ('beds/images/val', 'imagenet-a@beds/images/a')
     """
-    from shiftbed.engine.known import near
+    from shiftbed.engine.catalogue_settings import near
 
     known = near(path, base)
     if known is not None:

@@ -55,7 +55,7 @@ class TreeOptions:
         about = asdict(self) | {"interpolation": "bilinear", "mode": "RGB"}
         if self.format == "png":
             del about["quality"]
-        about["frost"] = parse_perturbation("frost:1", frost=self.frost).details["frost"]
+        about["frost"] = parse_perturbation("frost:1", frost=self.frost).record.details["frost"]
         return about
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,10 @@ from shiftbed.evaluation.models import Model, TorchModel
 from shiftbed.evaluation.models.from_python import find, shown
 from shiftbed.evaluation.predict import Perturb
 from shiftbed.labels import LabelPolicy
+from shiftbed.records import Perturbation
+
+if TYPE_CHECKING:
+    from shiftbed.evaluation.corruptions.corruption import Corruption, FunctionCorruption
 
 Floats = NDArray[np.float32]
 Say = Callable[[str], None]
@@ -45,20 +49,22 @@ class NotApplicable(InputError):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Perturbation(ABC):
-    """What is done to the pixels in a setting, and what belongs to its identity."""
+class Perturbing(ABC):
+    """A perturbation that can be carried out; ``record`` is what it is as a value."""
 
-    id: str
-    """Canonical, as in the setting's id: ``fog:3``, ``pgd-linf:2/255``."""
-    details: Mapping[str, Any]
-    """Everything the result depends on but the images and the model, as JSON types."""
-    kind: ClassVar[str]
-    """The kind of shift it makes: corruption or adversarial."""
+    record: Perturbation
+    again: tuple[str, int, Mapping[str, Any]] | None = None
+    """Its text, seed and options, by which a worker makes it once more."""
     needs_gradients: ClassVar[bool] = False
 
     def describe(self) -> dict[str, Any]:
         """For the identity of a cell and its record."""
-        return {"id": self.id, "kind": self.kind, **self.details}
+        return {"id": self.record.id, "kind": self.record.kind, **self.record.details}
+
+    def __reduce__(self) -> Any:
+        if self.again is None:
+            return object.__reduce_ex__(self, 2)
+        return _made_again, self.again
 
     @abstractmethod
     def on(self, model: Model, policy: LabelPolicy | None = None, say: Say = print) -> Perturb:
@@ -67,11 +73,10 @@ class Perturbation(ABC):
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Corrupting(Perturbation):
+class Corrupting(Perturbing):
     """A corruption in memory."""
 
     corrupt: Callable[[Floats, Sequence[str]], Floats]
-    kind: ClassVar[str] = "corruption"
 
     def on(self, model: Model, policy: LabelPolicy | None = None, say: Say = print) -> Perturb:
         return lambda pixels, labels, ids: self.corrupt(pixels, ids)
@@ -79,16 +84,17 @@ class Corrupting(Perturbation):
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Attacking(Perturbation):
+class Attacking(Perturbing):
     """An attack on a differentiable model, judged by the setting's own label policy."""
 
     attack: Attack
-    kind: ClassVar[str] = "adversarial"
     needs_gradients: ClassVar[bool] = True
 
     def on(self, model: Model, policy: LabelPolicy | None = None, say: Say = print) -> Perturb:
         if not isinstance(model, TorchModel):
-            raise NotApplicable(f"{self.id} needs gradients, and {model.id} has no torch module")
+            raise NotApplicable(
+                f"{self.record.id} needs gradients, and {model.id} has no torch module"
+            )
         victim = _judged_by(model, policy)
 
         def perturb(pixels: Floats, labels: NDArray[np.int64], ids: Sequence[str]) -> Floats:
@@ -120,7 +126,7 @@ def _judged_by(model: TorchModel, policy: LabelPolicy | None) -> TorchModel:
     return replace(model, module=UnderPolicy(model.module, policy), classes=width)
 
 
-def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbation:
+def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbing:
     """The perturbation of that name.
 
     ``NAME:SEVERITY`` for corruptions (``frost`` is a folder of frost pictures), a name such as
@@ -128,13 +134,15 @@ def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbat
     ``python:module:function:SEVERITY`` for a function of yours.
 
     >>> found = parse_perturbation("gaussian_noise:3", seed=1)
-    >>> found.id, found.kind, found.describe()["seed"]
-    ('gaussian_noise:3', 'corruption', 1)
-    >>> parse_perturbation("pgd-linf:2/255", steps=20).id
+    >>> found.record.severity, found.describe()
+    (3, {'id': 'gaussian_noise:3', 'kind': 'corruption', 'seed': 1})
+    >>> parse_perturbation("pgd-linf:2/255", steps=20).record.id
     'pgd-linf:2/255?steps=20'
     """
+    again = (text, seed, dict(options))
     if is_attack(text):
-        return _attack(text, seed, options)
+        attack = attack_from_name(text, **options, **({"seed": seed} if seed else {}))
+        return replace(of_attack(attack), again=again)
     from shiftbed.evaluation.corruptions import NAMES, Corruption
 
     name, colon, severity = text.rpartition(":")
@@ -144,27 +152,69 @@ def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbat
     if options:
         raise unknown(f"option of {text}", next(iter(options)), ["frost"])
     if name.startswith("python:"):
-        return _function(name, _severity(severity, text), seed)
+        return replace(_function(name, _severity(severity, text), seed), again=again)
     if name not in NAMES:
         head = text.partition(":")[0]
         raise unknown("perturbation", head, [*NAMES, *FAMILIES, *PRESETS, "python"])
-    corrupt = Corruption(name=name, severity=_severity(severity, text), seed=seed, frost=frost)
-    details: dict[str, Any] = {"seed": seed}
-    if name == "frost":
-        details["frost"] = "synthesized" if frost is None else _digest(frost)
-    return Corrupting(id=corrupt.id, details=details, corrupt=corrupt)
+    made = Corruption(name=name, severity=_severity(severity, text), seed=seed, frost=frost)
+    return replace(of_corruption(made), again=again)
+
+
+def as_perturbing(what: Any, *, seed: int = 0, **options: Any) -> Perturbing:
+    """A perturbation from its text, or from a ``Corruption`` or an attack.
+
+    >>> as_perturbing("fog:3").record.name
+    'fog'
+    """
+    from shiftbed.evaluation.corruptions import Corruption
+    from shiftbed.evaluation.corruptions.corruption import FunctionCorruption
+
+    if isinstance(what, str):
+        return parse_perturbation(what, seed=seed, **options)
+    if isinstance(what, Perturbing):
+        return what
+    if isinstance(what, Corruption | FunctionCorruption):
+        return of_corruption(what)
+    if isinstance(what, Attack):
+        return of_attack(what)
+    raise InputError(
+        f"a perturbation must be a text such as 'fog:3', a Corruption or an attack, got {what!r}"
+    )
+
+
+def _made_again(text: str, seed: int, options: Mapping[str, Any]) -> Perturbing:
+    return parse_perturbation(text, seed=seed, **options)
+
+
+def of_corruption(corrupt: "Corruption | FunctionCorruption", **details: Any) -> Corrupting:
+    """A corruption as a perturbation."""
+    from shiftbed.evaluation.corruptions import Corruption
+
+    known: dict[str, Any] = {"seed": corrupt.seed, **details}
+    if corrupt.name == "frost":  # no function of one's own is called that
+        assert isinstance(corrupt, Corruption)
+        known["frost"] = "synthesized" if corrupt.frost is None else _digest(str(corrupt.frost))
+    record = Perturbation(
+        kind="corruption",
+        name=corrupt.name,
+        id=corrupt.id,
+        severity=corrupt.severity,
+        details=known,
+    )
+    return Corrupting(record=record, corrupt=corrupt)
+
+
+def of_attack(attack: Attack) -> Attacking:
+    """An attack as a perturbation."""
+    details = {key: value for key, value in attack.describe().items() if key != "id"}
+    record = Perturbation(kind="adversarial", name=attack.family, id=attack.id, details=details)
+    return Attacking(record=record, attack=attack)
 
 
 def _severity(text: str, of: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise InputError(f"{of!r}: expected NAME:SEVERITY, such as fog:3")
     return int(text)
-
-
-def _attack(text: str, seed: int, options: dict[str, Any]) -> Attacking:
-    attack = attack_from_name(text, **options, **({"seed": seed} if seed else {}))
-    details = {key: value for key, value in attack.describe().items() if key != "id"}
-    return Attacking(id=attack.id, details=details, attack=attack)
 
 
 def _function(name: str, severity: int, seed: int) -> Corrupting:
@@ -176,8 +226,7 @@ def _function(name: str, severity: int, seed: int) -> Corrupting:
         raise InputError(f"perturbation {name!r} is not a function")
     own = f"python:{shown(name.removeprefix('python:'))}"
     corrupt = from_function(found, severity, seed=seed, name=own)
-    details = {"seed": seed, "code": facts.get("code")}
-    return Corrupting(id=corrupt.id, details=details, corrupt=corrupt)
+    return of_corruption(corrupt, code=facts.get("code"))
 
 
 @lru_cache(maxsize=8)

@@ -1,15 +1,15 @@
 """The inner loop: images in, a part of predictions out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data import TestSet, Unreadable, batches
+from shiftbed.evaluation.data import Batch, Unreadable
 from shiftbed.labels import LabelPolicy
 from shiftbed.store import part_from_logits
 
@@ -46,21 +46,19 @@ def pixels_to_float(pixels: NDArray[np.uint8]) -> Floats:
 
 def predict_part(
     scorer: Scorer,
-    transform: Callable[[Any], NDArray[np.uint8]],
-    test_set: TestSet,
+    loaded: Iterable[Batch],
+    examples: Sequence[str],
     labels: NDArray[np.int64],
     policy: LabelPolicy | None,
     start: int,
     stop: int,
     *,
-    batch_size: int = 64,
     top: int = 5,
     keep_logits: bool = False,
-    threads: int = 2,
     on_unreadable: str = "skip",
     perturb: Perturb | None = None,
 ) -> Part:
-    """Predict examples start … stop−1.
+    """Predict examples start … stop−1, whose batches are ``loaded``.
 
     ``labels`` are those of the target label space. Batches start at ``start``, so that a part is
     the same whenever and by whomever it is computed. ``perturb`` acts on [0, 1] pixels, the
@@ -71,8 +69,7 @@ def predict_part(
     scores: Floats | None = None
     readable = np.ones(n, dtype=bool)
     unreadable: list[Unreadable] = []
-    rows = range(start, stop)
-    for some, pixels, bad in batches(test_set, rows, transform, batch_size, threads):
+    for some, pixels, bad in loaded:
         if bad and on_unreadable == "stop":
             raise InputError(f"cannot read {bad[0].example}: {bad[0].reason}")
         unreadable += bad
@@ -80,7 +77,7 @@ def predict_part(
             continue
         x: Pixels = pixels.transpose(0, 3, 1, 2)
         if perturb is not None:
-            x = perturb(pixels_to_float(pixels), labels[some], [test_set.examples[i] for i in some])
+            x = perturb(pixels_to_float(pixels), labels[some], [examples[i] for i in some])
         logits = scorer.logits(x)
         if policy is not None:
             logits = policy.apply(logits)

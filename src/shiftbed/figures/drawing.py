@@ -110,7 +110,7 @@ def _styled(style: str) -> Iterator[None]:
     try:
         from matplotlib import style as styles_of
     except ImportError:
-        raise InputError("drawing needs matplotlib: install shiftbed[report]") from None
+        raise InputError("drawing needs matplotlib: pip install 'shiftbed[report]'") from None
     with styles_of.context(["default", _STYLE, STYLES[style]]):
         yield
 

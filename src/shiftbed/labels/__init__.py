@@ -37,6 +37,7 @@ __all__ = [
     "LabelPolicy",
     "class_map",
     "full",
+    "judge",
     "multi_label",
     "read_class_map",
     "subset",
@@ -145,8 +146,8 @@ def multi_label() -> "LabelPolicy":
 
     Images with an empty set are left out, and counted as left out.
 
-    >>> multi_label().judge(np.array([3, 1, 2]), [(3, 4), (0,), ()])
-    Judged(right=array([ True, False, False]), counted=array([ True,  True, False]))
+    >>> multi_label().key
+    'multi-label'
     """
     return LabelPolicy(multi=True)
 
@@ -161,6 +162,32 @@ class Judged(NamedTuple):
     def left_out(self) -> int:
         """How many images have no label in the policy's label space."""
         return int((~self.counted).sum())
+
+
+def judge(
+    predicted: ArrayLike, labels: Sequence[Collection[int]] | NDArray[np.integer[Any]]
+) -> Judged:
+    """Whether predictions (N,) are right, given labels in their own label space.
+
+    ``labels``: one per image, −1 for none, or a set per image, empty for none: then a prediction
+    is right if it is in the set (ReaL).
+
+    >>> judge(np.array([3, 1, 2]), np.array([3, 0, -1]))
+    Judged(right=array([ True, False, False]), counted=array([ True,  True, False]))
+    >>> judge(np.array([3, 1, 2]), [(3, 4), (0,), ()])
+    Judged(right=array([ True, False, False]), counted=array([ True,  True, False]))
+    """
+    guess = np.asarray(predicted)
+    if guess.ndim != 1 or len(guess) != len(labels):
+        raise InputError(f"{len(labels)} labels need as many predictions, got {guess.shape}")
+    if isinstance(labels, np.ndarray):
+        counted = labels >= 0
+        return Judged((guess == labels) & counted, counted)
+    sizes = np.array([len(one) for one in labels], dtype=np.int64)
+    flat = np.array([label for one in labels for label in one], dtype=np.int64)
+    rows = np.repeat(np.arange(len(guess)), sizes)
+    hits = np.bincount(rows[flat == guess[rows]], minlength=len(guess))
+    return Judged(hits > 0, sizes > 0)
 
 
 @dataclass(frozen=True)
@@ -288,30 +315,6 @@ class LabelPolicy:
                 for one in found
             ]
         return tuple(tuple(sorted(label for label in one if label >= 0)) for one in found)
-
-    def judge(
-        self, predicted: ArrayLike, labels: Sequence[Collection[int]] | NDArray[Any]
-    ) -> Judged:
-        """Whether predictions (N,) are right, given labels in the target label space.
-
-        ``labels``: one per image, −1 for none, or, under ``multi_label``, a set per image.
-
-        >>> full(10).judge(np.array([3, 1, 2]), np.array([3, 0, -1])).left_out
-        1
-        """
-        guess = np.asarray(predicted)
-        if guess.ndim != 1 or len(guess) != len(labels):
-            raise InputError(f"{len(labels)} labels need as many predictions, got {guess.shape}")
-        if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu":
-            counted = labels >= 0
-            return Judged((guess == labels) & counted, counted)
-        if not self.multi:
-            raise InputError("labels are sets of classes; the label policy must be multi_label")
-        sizes = np.array([len(one) for one in labels], dtype=np.int64)
-        flat = np.array([label for one in labels for label in one], dtype=np.int64)
-        rows = np.repeat(np.arange(len(guess)), sizes)
-        hits = np.bincount(rows[flat == guess[rows]], minlength=len(guess))
-        return Judged(hits > 0, sizes > 0)
 
     def to_json(self) -> str:
         """As JSON text, see ``from_json``."""

@@ -1,6 +1,5 @@
 """mCE and relative mCE of the models of a testbed or a store."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,14 +21,10 @@ WHERE = ("memory", "disk")
 SEVERITIES = 5
 PUBLISHED_REFERENCE = "alexnet-2019"
 """AlexNet's errors as printed by Hendrycks and Dietterich, not those of any testbed."""
-_OWN = re.compile(r"(?P<clean>[^+]+)\+(?P<name>[^:+@]+):(?P<severity>[1-5])(?P<disk>@disk)?")
-_TAORI2020 = re.compile(
-    r"imagenet-c\.(?P<name>\w+)\.(?P<severity>[1-5])_(?P<where>in-memory|on-disk)"
-)
 
 
 class Corrupted(NamedTuple):
-    """What a setting's id says: ``val+fog:3@disk`` is (val, fog, 3, disk)."""
+    """A setting that is a corruption at a severity."""
 
     clean: str
     name: str
@@ -37,22 +32,15 @@ class Corrupted(NamedTuple):
     where: str
 
 
-def corrupted_settings(settings: Iterable[str]) -> dict[str, Corrupted]:
-    """The settings that are corruptions at a severity: in this package's ids and taori2020's.
-
-    >>> corrupted_settings(["val", "val+fog:3@disk", "imagenet-c.fog.3_in-memory"])[
-    ...     "imagenet-c.fog.3_in-memory"]
-    Corrupted(clean='val', name='fog', severity=3, where='memory')
-    """
+def corrupted_settings(testbed: Testbed) -> dict[str, Corrupted]:
+    """The settings of a testbed that are corruptions at a severity, by what is recorded of them."""
     found = {}
-    for setting in settings:
-        own, theirs = _OWN.fullmatch(setting), _TAORI2020.fullmatch(setting)
-        if own:
-            place = "disk" if own["disk"] else "memory"
-            found[setting] = Corrupted(own["clean"], own["name"], int(own["severity"]), place)
-        elif theirs:
-            place = "disk" if theirs["where"] == "on-disk" else "memory"
-            found[setting] = Corrupted("val", theirs["name"], int(theirs["severity"]), place)
+    for id, one in testbed.records.items():
+        what, clean = one.perturbation, one.clean
+        if what is None or clean is None or what.kind != "corruption" or what.severity is None:
+            continue
+        if id in testbed.settings and 1 <= what.severity <= SEVERITIES:
+            found[id] = Corrupted(clean.id, what.name, what.severity, what.place)
     return found
 
 
@@ -100,7 +88,7 @@ class _Table:
     def __init__(self, testbed: Testbed, where: str | None, clean: str | None) -> None:
         if where is not None and where not in WHERE:
             raise unknown("place of corruptions", where, WHERE)
-        parsed = corrupted_settings(testbed.settings)
+        parsed = corrupted_settings(testbed)
         if not parsed:
             raise InputError(f"testbed {testbed.name} has no corrupted settings such as val+fog:3")
         places = {one.where for one in parsed.values()}

@@ -1,6 +1,8 @@
 """Scores of a store: every metric of every cell, recomputed from the predictions kept."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from shiftbed.analysis.metrics import (
     group_accuracy,
     negative_log_likelihood,
 )
+from shiftbed.display import Result, Table, number, percent, records
 from shiftbed.errors import unknown
 from shiftbed.results.probes import probe_rows
 from shiftbed.store import Answers, PredictionStore, StoredTestSet, read_answers
@@ -36,7 +39,93 @@ METRICS = tuple(_NEEDS)
 _COUNTS = ("top1", "top5")
 
 
+FRACTIONS = ("top1", "top5", "worst_class", "worst_group")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Scored(Result):
+    """Metrics of the cells of a store, and which cells failed."""
+
+    name: str
+    failed: tuple[Mapping[str, Any], ...] = ()
+    """Records of cells that have no predictions."""
+    level: float = 0.95
+
+    def to_dict(self) -> dict[str, Any]:
+        keys = ("model", "setting", "error")
+        return {
+            "settings": records(self.frame),
+            "failed": [{key: one.get(key) for key in keys} for one in self.failed],
+        }
+
+    def tables(self) -> Iterable[Table]:
+        never = [one for one in self.failed if one.get("not_applicable")]
+        notes = [
+            f"failed: {one['model']} on {one['setting']}: {one.get('error')}"
+            for one in self.failed
+            if one not in never
+        ]
+        if never:
+            models, settings = ({one[key] for one in never} for key in ("model", "setting"))
+            notes.append(
+                f"not applicable: {len(settings)} settings to {len(models)} models, such as "
+                f"{never[0]['model']} on {never[0]['setting']}; --json has the reasons"
+            )
+        yield score_table(self.name, self.frame, self.level, notes)
+
+
+def score_table(title: str, frame: pl.DataFrame, level: float, notes: Iterable[str] = ()) -> Table:
+    """Scores for people: accuracies in percent, the interval in one column."""
+
+    def shown(row: Mapping[str, Any], key: str) -> str:
+        return (percent if row["metric"] in FRACTIONS else number)(row[key])
+
+    def ends(row: Mapping[str, Any]) -> str:
+        return "" if row["low"] is None else f"{shown(row, 'low')} … {shown(row, 'high')}"
+
+    def size(row: Mapping[str, Any]) -> str:
+        return f"{row['n']:,}" + (f", {row['unreadable']} unreadable" if row["unreadable"] else "")
+
+    columns: dict[str, Any] = {name: name for name in ("model", "setting", "metric")}
+    columns |= {"value": lambda row: shown(row, "value"), f"{100 * level:g} % interval": ends}
+    columns |= {
+        "n": size,
+        "policy": lambda row: "; ".join(t for t in (row["label_policy"], row["note"]) if t),
+    }
+    return Table.of(title, frame, columns, left=3, notes=notes)
+
+
 def score(
+    store: str | Path | PredictionStore,
+    *,
+    metrics: Iterable[str] = ("top1",),
+    models: Iterable[str] | None = None,
+    settings: Iterable[str] | None = None,
+    level: float = 0.95,
+) -> Scored:
+    """Score a store: any metric of any cell, from the predictions kept.
+
+    The frame is ``scores``' table.
+    """
+    opened = store if isinstance(store, PredictionStore) else PredictionStore.existing(store)
+    only = {
+        "model": None if models is None else list(models),
+        "setting": None if settings is None else list(settings),
+    }
+    asked = tuple(metrics)
+    frame = scores(
+        opened, metrics=asked, models=only["model"], settings=only["setting"], level=level
+    )
+    failed = tuple(
+        one
+        for one in opened.cells()
+        if one.get("status") == "failed"
+        and all(names is None or one[key] in names for key, names in only.items())
+    )
+    return Scored(frame=frame, name=opened.files.root, failed=failed, level=level)
+
+
+def scores(
     store: PredictionStore,
     *,
     metrics: Iterable[str] = ("top1",),

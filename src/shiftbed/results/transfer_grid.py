@@ -85,7 +85,7 @@ def _columns(testbed: Testbed, clean: str | None, where: str) -> dict[str, tuple
     """By name, the settings of a corruption in the order of severities; the clean one first."""
     if where not in WHERE:
         raise unknown("place of corruptions", where, WHERE)
-    parsed = {s: c for s, c in corrupted_settings(testbed.settings).items() if c.where == where}
+    parsed = {s: c for s, c in corrupted_settings(testbed).items() if c.where == where}
     if not parsed:
         raise InputError(f"{testbed.name} has no setting such as TEST+fog:3 ({where})")
     cleans = sorted({one.clean for one in parsed.values()})

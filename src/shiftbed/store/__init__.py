@@ -6,8 +6,8 @@ it, now or later, without running a model again.
 
 from shiftbed.store.answers import Answers, read_answers
 from shiftbed.store.check import Problem, collect_garbage, verify
-from shiftbed.store.deciding import UNDECIDED, UNREADABLE, Decided, twin_answers
 from shiftbed.store.parts import part_from_logits, part_from_top
+from shiftbed.store.relabel import UNDECIDED, UNREADABLE, Decided, twin_answers
 from shiftbed.store.store import PredictionStore, StoredTestSet
 from shiftbed.store.twin import Twin, make_twin
 

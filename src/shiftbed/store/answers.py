@@ -1,7 +1,6 @@
 """A cell as it is scored: what one model answered in one setting, and what was right."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -41,7 +40,7 @@ def read_answers(
     readable = np.ones(len(best), dtype=bool)
     if best.null_count():
         readable, best = best.is_not_null().to_numpy(), best.fill_null(0)
-    labelled, right = _judge(test_set, best.to_numpy())
+    right, labelled = test_set.judge(best.to_numpy())
     keep = readable & labelled
     groups = None if test_set.groups is None else np.asarray(test_set.groups)[keep]
     return Answers(
@@ -55,15 +54,3 @@ def read_answers(
         unlabelled=int((readable & ~labelled).sum()),
         label_policy=test_set.label_policy,
     )
-
-
-def _judge(
-    test_set: StoredTestSet, predicted: NDArray[np.unsignedinteger[Any]]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which examples have a right answer, and which were answered right."""
-    if test_set.label_sets is None:
-        return test_set.labels >= 0, predicted == test_set.labels
-    sets = test_set.label_sets
-    labelled = np.array([bool(s) for s in sets], dtype=bool)
-    right = np.array([p in s for p, s in zip(predicted.tolist(), sets, strict=True)], dtype=bool)
-    return labelled, right

@@ -63,6 +63,32 @@ class LocalFiles:
         return sorted(path.relative_to(self._root).as_posix() for path in found)
 
 
+class MemoryFiles:
+    """Files that are in memory only."""
+
+    def __init__(self) -> None:
+        self.root = "memory"
+        self._data: dict[str, bytes] = {}
+
+    def read(self, name: str) -> bytes:
+        return self._data[name]
+
+    def write(self, name: str, data: bytes) -> None:
+        self._data[name] = data
+
+    def below(self, folder: str) -> list[str]:
+        return sorted(name for name in self._data.copy() if name.startswith(f"{folder}/"))
+
+    def exists(self, name: str) -> bool:
+        return name in self._data
+
+    def remove(self, name: str) -> None:
+        self._data.pop(name, None)
+
+    def leftovers(self) -> list[str]:
+        return []
+
+
 class RemoteFiles:
     """A folder of an fsspec filesystem, such as ``s3://bucket/store`` or ``memory://store``."""
 
@@ -70,7 +96,9 @@ class RemoteFiles:
         try:
             import fsspec
         except ImportError:
-            raise InputError(f"store {root} needs fsspec: install shiftbed[evaluate]") from None
+            raise InputError(
+                f"store {root} needs fsspec: pip install 'shiftbed[evaluate]'"
+            ) from None
         self.root = root
         self._files, self._path = fsspec.core.url_to_fs(root, **options)
 
@@ -102,8 +130,10 @@ class RemoteFiles:
         return []
 
 
-def open_files(path: str | Path, **options: Any) -> LocalFiles | RemoteFiles:
-    """A directory for a plain path, an fsspec filesystem for a URL."""
+def open_files(path: str | Path | None, **options: Any) -> LocalFiles | RemoteFiles | MemoryFiles:
+    """A directory for a plain path, an fsspec filesystem for a URL, memory for nothing."""
+    if path is None:
+        return MemoryFiles()
     if "://" in str(path):
         return RemoteFiles(str(path), **options)
     return LocalFiles(path)

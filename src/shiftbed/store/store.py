@@ -25,7 +25,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.store.files import open_files
+from shiftbed.labels import Judged, judge
+from shiftbed.records import Setting, older_setting
+from shiftbed.store.files import MemoryFiles, open_files
 from shiftbed.store.names import encode, part_name, part_range
 from shiftbed.store.parts import read_part, write_part
 
@@ -39,9 +41,12 @@ class StoredTestSet:
     """A setting's examples in order, with labels (−1 unknown) or label sets, and groups."""
 
     setting: str
+    """Id of the setting."""
     examples: tuple[str, ...]
     labels: NDArray[np.int64]
     fingerprint: str
+    record: Setting | None = None
+    """What the setting is; None where an older store does not say."""
     label_policy: str = ""
     classes: int | None = None
     """Number of classes of the target label space, if known."""
@@ -53,16 +58,21 @@ class StoredTestSet:
     def __len__(self) -> int:
         return len(self.examples)
 
+    def judge(self, predicted: NDArray[Any]) -> Judged:
+        """Which answers (n,) are right, and which examples have a label at all."""
+        return judge(predicted, self.labels if self.label_sets is None else self.label_sets)
+
 
 class PredictionStore:
-    """A store at a path or URL; made when first written to.
+    """A store at a path or URL, or in memory; made when first written to.
 
-    >>> store = PredictionStore("memory://doctest")
+    >>> store = PredictionStore(None)
     >>> store.models()
     []
     """
 
-    def __init__(self, path: str | Path, **options: Any) -> None:
+    def __init__(self, path: str | Path | None, **options: Any) -> None:
+        """``None`` for a store in memory, gone with the object."""
         self.files = open_files(path, **options)
         if self.files.exists("store.json"):
             try:
@@ -71,6 +81,10 @@ class PredictionStore:
                 raise InputError(f"{path}: store.json is damaged") from None
             if found != FORMAT:
                 raise InputError(f"{path}: store format {found!r}, expected {FORMAT}")
+
+    @property
+    def in_memory(self) -> bool:
+        return isinstance(self.files, MemoryFiles)
 
     @classmethod
     def existing(cls, path: str | Path, **options: Any) -> "PredictionStore":
@@ -113,6 +127,8 @@ class PredictionStore:
             "classes": test_set.classes,
             "details": dict(test_set.details or {}),
         }
+        if test_set.record is not None:
+            about["record"] = test_set.record.to_json()
         self._write(f"{name}.json", _json(about))
 
     def check_test_set(self, test_set: StoredTestSet) -> bool:
@@ -151,11 +167,31 @@ class PredictionStore:
             label_sets=None if sets is None else tuple(tuple(s) for s in sets),
             groups=tuple(frame["group"].to_list()) if "group" in frame.columns else None,
             details=about["details"],
+            record=Setting.from_json(about["record"]) if "record" in about else None,
         )
 
     def settings(self) -> list[str]:
+        return sorted(about["setting"] for about in self._test_sets())
+
+    def _test_sets(self) -> list[dict[str, Any]]:
         names = [n for n in self.files.below("test_sets") if n.endswith(".json")]
-        return sorted(json.loads(self.files.read(name))["setting"] for name in names)
+        return [json.loads(self.files.read(name)) for name in names]
+
+    def records(self) -> dict[str, Setting]:
+        """What every setting is; of an older store, what its shifts and cells say of it."""
+        found, older = {}, []
+        for about in self._test_sets():
+            if "record" in about:
+                found[about["setting"]] = Setting.from_json(about["record"])
+            else:
+                older.append(about["setting"])
+        if older:
+            kinds = {one["target"]: one["kind"] for one in self.about().get("shifts", [])}
+            details = {r["setting"]: r.get("perturbation") or {} for r in self.cells()}
+            for id in older:
+                said = details.get(id, {})
+                found[id] = older_setting(id, str(said.get("kind") or kinds.get(id, "")), said)
+        return dict(sorted(found.items()))
 
     # --- what the testbed is -----------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 The twin of ``val`` for ImageNet-A is ``val``'s images of 200 classes with the logits sliced to
 these (taori2020; shi2023 calls for the intersection of classes on the ID side too). No model runs
-again; ``deciding`` says how far the stored logits or best classes go. Images that they do not
+again; ``relabel`` says how far the stored logits or best classes go. Images that they do not
 decide are counted.
 """
 
@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError, unknown
 from shiftbed.labels import LabelPolicy
 from shiftbed.labels.steps import check_width
-from shiftbed.store.deciding import (
+from shiftbed.records import older_setting
+from shiftbed.store.parts import part_from_logits, part_from_top
+from shiftbed.store.relabel import (
     UNDECIDED,
     UNREADABLE,
     computed_from,
@@ -27,7 +29,6 @@ from shiftbed.store.deciding import (
     from_logits,
     kept_parts,
 )
-from shiftbed.store.parts import part_from_logits, part_from_top
 from shiftbed.store.store import PredictionStore, StoredTestSet
 
 _SAME = ("info", "spec", "preprocessing", "model_details", "identity", "seed", "backend")
@@ -94,7 +95,8 @@ def twin_test_set(
         sets = tuple(every[row] for row in rows)
     if not len(rows):
         raise InputError(f"no image of {source.setting!r} has a label under: {policy.describe()}")
-    named = name or twin_name(source.setting, policy)
+    record = (source.record or older_setting(source.setting)).under(policy, name=name or "")
+    named = record.id
     if named == source.setting:
         raise InputError(f"a twin needs another name than {source.setting!r}")
     whole = source.label_policy.startswith("all ") or not source.label_policy
@@ -104,6 +106,7 @@ def twin_test_set(
     return (
         StoredTestSet(
             setting=named,
+            record=record,
             examples=tuple(source.examples[row] for row in rows),
             labels=labels[rows] if sets is None else np.full(len(rows), -1),
             fingerprint=f"twin:{hashlib.sha256(identity.encode()).hexdigest()}",
@@ -115,17 +118,6 @@ def twin_test_set(
         ),
         rows,
     )
-
-
-def twin_name(setting: str, policy: LabelPolicy) -> str:
-    """TESTSET@SUBSET[+PERTURBATION].
-
-    >>> from shiftbed.labels import subset
-    >>> twin_name("val+gaussian_noise:3", subset([1, 2]))
-    'val@classes-1-2+gaussian_noise:3'
-    """
-    head, plus, tail = setting.partition("+")
-    return f"{head}{'.' if '@' in head else '@'}{policy.key}{plus}{tail}"
 
 
 def _add_test_set(store: PredictionStore, test_set: StoredTestSet) -> None:
@@ -165,7 +157,7 @@ def _make_cell(
     done = replace(
         about,
         n=len(rows) - unreadable,
-        right=_right(test_set, predicted),
+        right=int(test_set.judge(predicted).right.sum()),
         undecided=undecided,
         unreadable=unreadable,
         computed_from=kind,
@@ -209,13 +201,6 @@ def _twin_frame(
     if at != len(source):
         raise InputError(f"{model!r} on {source.setting!r} has {at} of {len(source)} predictions")
     return pl.concat(frames, how="vertical_relaxed"), np.concatenate(answers), kind
-
-
-def _right(test_set: StoredTestSet, predicted: Integers) -> int:
-    if test_set.label_sets is None:
-        return int((predicted == test_set.labels).sum())
-    pairs = zip(predicted.tolist(), test_set.label_sets, strict=True)
-    return sum(one in own for one, own in pairs)
 
 
 def _provenance(source: dict[str, Any], test_set: StoredTestSet, twin: Twin) -> dict[str, Any]:

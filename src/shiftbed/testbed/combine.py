@@ -55,6 +55,7 @@ def combine(testbeds: Sequence[Testbed]) -> Testbed:
         shifts=_shifts(testbeds),
         derived={k: v for bed in testbeds for k, v in bed.derived.items()},
         metrics={k: v for bed in testbeds for k, v in bed.metrics.items()},
+        records={k: v for bed in testbeds for k, v in bed.records.items()},
         line=first.line,
         source="; ".join(bed.source for bed in testbeds if bed.source),
         licence="; ".join(bed.licence for bed in testbeds if bed.licence),

@@ -2,8 +2,8 @@
 
 A row per cell: the model's columns, then ``setting``, ``value`` (a fraction), ``n`` (images; null
 if unknown) and, where per-image results exist, ``right`` (bits, packed, little-endian). The rest
-(name, shifts, derived settings, metrics, image sets, source, licence, citation) is JSON in the
-file's metadata under the key ``shiftbed``.
+(name, shifts, records of settings, derived settings, metrics, image sets, source, licence,
+citation) is JSON in the file's metadata under the key ``shiftbed``.
 """
 
 import io
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
-from shiftbed.records import ImageResults, Shift
+from shiftbed.records import ImageResults, Setting, Shift, older_setting
 from shiftbed.testbed.record import Testbed
 
 FORMAT = 1
@@ -51,6 +51,7 @@ def write_testbed(testbed: Testbed, path: str | Path) -> None:
         "settings": [testbed.settings[i] for i in base],
         "derived": {name: list(parts) for name, parts in testbed.derived.items()},
         "metrics": dict(testbed.metrics),
+        "records": {id: one.to_json() for id, one in testbed.records.items()},
         "shifts": [asdict(shift) for shift in testbed.shifts],
         "images": {s: [r.images, r.right.shape[1]] for s, r in testbed.results.items()},
     }
@@ -116,12 +117,22 @@ def _assemble(frame: pl.DataFrame, meta: Mapping[str, Any]) -> Testbed:
         shifts=tuple(Shift(**one | {"source": tuple(one["source"])}) for one in meta["shifts"]),
         derived=derived,
         metrics={str(k): str(v) for k, v in meta["metrics"].items()},
+        records=_records(meta),
         results=_unpack(frame, meta["images"], len(models), rows),
         **{k: str(meta[k]) for k in ("title", "line", "source", "licence", "citation")},
     )
     for shift in testbed.shifts:
         testbed.shift(shift)
     return testbed
+
+
+def _records(meta: Mapping[str, Any]) -> dict[str, Setting]:
+    """What the settings are; of a file made before that was kept, which are perturbed."""
+    if "records" in meta:
+        return {str(id): Setting.from_json(one) for id, one in meta["records"].items()}
+    kinds = {one["target"]: str(one["kind"]) for one in meta["shifts"]}
+    found = {str(id): older_setting(str(id), kinds.get(id, "")) for id in meta["settings"]}
+    return {id: one for id, one in found.items() if one.perturbation is not None and one.id == id}
 
 
 def _unpack(

@@ -25,7 +25,7 @@ from shiftbed.analysis.robustness import (
     find_fitted,
 )
 from shiftbed.errors import InputError, unknown
-from shiftbed.records import ImageResults, Shift
+from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.testbed.select import Choice, choose
 
@@ -53,6 +53,8 @@ class Testbed:
     """Settings that are means of others, such as ``avg_corruptions``."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """What is measured, for settings whose value is not plain top-1 accuracy."""
+    records: Mapping[str, Setting] = field(default_factory=dict)
+    """What a setting is, by its id, where more is known than its name."""
     results: Mapping[str, ImageResults] = field(default_factory=dict)
     """Per-image results, by setting, where they exist."""
     title: str = ""

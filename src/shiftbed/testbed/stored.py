@@ -58,6 +58,7 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
         value=value,
         n=n,
         shifts=_shifts(about, settings),
+        records={id: one for id, one in store.records().items() if id in settings},
         metrics={name: name.rpartition(":")[2] for name in probes},
         results=results,
     )

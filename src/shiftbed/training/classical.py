@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
-from shiftbed.engine.jobs import WARNING, Done
+from shiftbed.engine.open_setting import Kept
+from shiftbed.engine.plan import WARNING, Done
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.sidecar import sidecar_of
@@ -27,7 +28,7 @@ from shiftbed.evaluation.models.spec import Request, Spec
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.store import PredictionStore
 from shiftbed.training.estimators import PREFIX, EstimatorSpec, read_estimator
-from shiftbed.training.evaluation import Kept, evaluate
+from shiftbed.training.evaluation import evaluate_checkpoint
 from shiftbed.training.prepare import TrainingData, prepare
 from shiftbed.training.recipe import canonical
 from shiftbed.training.runs import (
@@ -88,7 +89,7 @@ def fit(task: TrainTask, report: Callable[[Done], None]) -> tuple[str, ...]:
         fitted_in = time.perf_counter() - clock
         info = info_of(task, STEP, True, len(data))
         notes = [f"{WARNING}{one}" for one in said]
-        accuracy = evaluate(
+        accuracy = evaluate_checkpoint(
             reopened(task, data.classes),
             task.settings,
             PredictionStore(task.store),

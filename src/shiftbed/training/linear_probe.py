@@ -22,8 +22,8 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from shiftbed.analysis.intervals import clopper_pearson
+from shiftbed.engine.open_setting import DecodedSetting
 from shiftbed.errors import InputError
-from shiftbed.training.evaluation import Opened
 from shiftbed.training.features import backbone_digest, cached_features
 from shiftbed.training.networks import Network
 from shiftbed.training.recipe import short_hash
@@ -253,8 +253,8 @@ class Probed:
 
 def probe_network(
     network: Network,
-    train: Opened,
-    validation: Opened,
+    train: DecodedSetting,
+    validation: DecodedSetting,
     folder: str | Path,
     *,
     penalties: tuple[float, ...] = PENALTIES,
@@ -265,7 +265,7 @@ def probe_network(
 
     The network is changed: it has that head afterwards. ``folder`` keeps the features.
     """
-    if train.test_set.fingerprint == validation.test_set.fingerprint:
+    if train.setting.test_set.fingerprint == validation.setting.test_set.fingerprint:
         raise InputError("training and validation images are the same: hold some out")
     backbone = backbone_digest(network)
     x, y = _features(network, train, folder, backbone)
@@ -280,7 +280,7 @@ def probe_network(
     )
     install(network, found.best.model)
     parts = [backbone, network.preprocessing.describe(), list(penalties), iterations]
-    parts += [train.test_set.fingerprint, validation.test_set.fingerprint]
+    parts += [train.setting.test_set.fingerprint, validation.setting.test_set.fingerprint]
     return Probed(
         network=network,
         found=found,
@@ -291,20 +291,20 @@ def probe_network(
 
 
 def _features(
-    network: Network, opened: Opened, folder: str | Path, backbone: str
+    network: Network, opened: DecodedSetting, folder: str | Path, backbone: str
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Features and labels of the images that can be read and have a label."""
-    name = opened.setting.test_set.name
+    name = opened.setting.plan.images.name
     found = cached_features(
         network,
-        opened.test_set.fingerprint,
+        opened.setting.test_set.fingerprint,
         lambda: opened.pixels,
         folder,
         digest=backbone,
     )
     if found is None:
         raise InputError(f"{network.spec} does more to its features than a linear head would")
-    labels = opened.stored.labels
+    labels = opened.setting.stored.labels
     known = opened.readable & (labels >= 0)
     if not known.any() or labels[known].max() >= network.classes:
         raise InputError(f"{name}: labels must lie in 0 … {network.classes - 1}")

@@ -375,3 +375,8 @@ def _with_head(network: Network, prefix: str, classes: int, seed: int) -> Networ
             if inner is old:
                 raise InputError(f"{network.spec} is a single layer and has no head to replace")
     return replace(network, heads=_heads(inner, prefix), classes=classes)
+
+
+def name_of(spec: str) -> str:
+    """What the store calls a network: its line."""
+    return spec

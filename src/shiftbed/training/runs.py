@@ -28,8 +28,7 @@ import torch
 from torch import Tensor
 
 from shiftbed.atomic import write_atomically
-from shiftbed.engine.jobs import Done
-from shiftbed.engine.spec import SettingSpec
+from shiftbed.engine.plan import Done, SettingPlan
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.checkpoints import refusal
@@ -124,7 +123,7 @@ class TrainTask:
     store: str
     runs: str
     data: Mapping[str, DataSpec]
-    settings: tuple[SettingSpec, ...]
+    settings: tuple[SettingPlan, ...]
     options: Mapping[str, Any]
 
     @property

@@ -28,20 +28,18 @@ from pathlib import Path
 from typing import Any
 
 from shiftbed.catalogue import DomainTask, find_task
-from shiftbed.engine.spec import SettingSpec, TestSetSpec
+from shiftbed.engine.plan import SettingPlan, TestSetSpec
+from shiftbed.engine.testbed_file import add_test_sets, plan_setting, read_settings, read_test_sets
 from shiftbed.engine.toml_files import (
     READING,
     beside,
-    check_shifts,
-    class_numbers,
     files_beside,
     known_keys,
     named_tables,
-    read_shift,
     tables,
-    unique,
 )
 from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.data import TestSet
 from shiftbed.records import Shift
 
 HELD_OUT = "held_out"
@@ -80,7 +78,7 @@ class Sources:
     """All data sets, settings and shifts of a recipe."""
 
     data: Mapping[str, DataSpec]
-    settings: tuple[SettingSpec, ...]
+    settings: tuple[SettingPlan, ...]
     shifts: tuple[Shift, ...]
     of_task: Mapping[str, tuple[str, ...]]
     """Task → ids of its settings; "" for those of none."""
@@ -89,7 +87,10 @@ class Sources:
 def read_sources(table: Mapping[str, Any], base: Path) -> Sources:
     """Read ``data``, ``tasks``, ``test_sets``, ``settings`` and ``shifts``; paths near ``base``."""
     data = {name: _data(name, one, base) for name, one in named_tables(table, "data").items()}
-    own, shifts = _settings(table, data, base)
+    test_sets: dict[str, TestSetSpec] = {}
+    for one in tables(table, "test_sets"):
+        add_test_sets(test_sets, _test_sets(one, data, base, test_sets))
+    own, shifts = read_settings(table, base, test_sets)
     settings, of_task = list(own), {"": tuple(one.id for one in own)}
     found = list(shifts)
     for name, one in named_tables(table, "tasks").items():
@@ -129,7 +130,7 @@ def _share(value: Any, what: str) -> float:
 
 def _task(
     task: DomainTask, table: dict[str, Any], base: Path
-) -> tuple[dict[str, DataSpec], list[SettingSpec], list[Shift]]:
+) -> tuple[dict[str, DataSpec], list[SettingPlan], list[Shift]]:
     """A task's domains as data sets, their held-out parts as settings, all pairs as shifts."""
     where = f"[tasks.{task.name}]"
     known_keys(table, ("path", HELD_OUT), where)
@@ -145,7 +146,7 @@ def _task(
         name = f"{task.name}/{domain.name}"
         spec = DataSpec(name=name, path=f"{name}@{folder}", held_out=share, task=task.name)
         data[name] = spec
-        settings.append(_held_out_part(spec, f"{name}/held-out"))
+        settings.append(plan_setting(_held_out_part(spec, f"{name}/held-out"), {}))
     shifts = [
         _between(task, f"{task.name}/{a}/held-out", f"{task.name}/{b}/held-out", f"{a}-to-{b}")
         for a, b in task.pairs
@@ -155,14 +156,14 @@ def _task(
 
 def _predefined(
     task: DomainTask, folder: str
-) -> tuple[dict[str, DataSpec], list[SettingSpec], list[Shift]]:
+) -> tuple[dict[str, DataSpec], list[SettingPlan], list[Shift]]:
     """A WILDS task: its own training split, its own ID and OOD sets."""
     name = f"{task.name}/train"
     data = {name: DataSpec(name=name, path=f"{name}@{folder}", task=task.name)}
     settings = []
     for domain in task.domains:
         own = f"{task.name}/{domain.name}"
-        settings.append(SettingSpec(id=own, test_set=TestSetSpec(name=own, path=f"{own}@{folder}")))
+        settings.append(plan_setting(TestSetSpec(name=own, path=f"{own}@{folder}"), {}))
     return data, settings, [_between(task, settings[0].id, settings[1].id, "id-to-ood")]
 
 
@@ -176,65 +177,41 @@ def _between(task: DomainTask, source: str, target: str, name: str) -> Shift:
     )
 
 
-def _held_out_part(data: DataSpec, name: str) -> SettingSpec:
-    options = dict(data.options) | {HELD_OUT: data.held_out}
-    return SettingSpec(id=name, test_set=TestSetSpec(name=name, path=data.path, options=options))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldOut(TestSetSpec):
+    """The part of a data set that is not trained on, as a test set."""
+
+    share: float
+
+    def open(self) -> TestSet:
+        from shiftbed.training.prepare import held_out_part
+
+        return held_out_part(self.path, self.options, self.share)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (*super().key, self.share)
 
 
-def _settings(
-    table: Mapping[str, Any], data: Mapping[str, DataSpec], base: Path
-) -> tuple[tuple[SettingSpec, ...], tuple[Shift, ...]]:
-    """``[[test_sets]]``, ``[[settings]]`` and ``[[shifts]]``, as a testbed.toml has them."""
-    from shiftbed.engine.known import with_catalogue
-    from shiftbed.engine.perturbed import expand, take, with_automatic
-    from shiftbed.engine.spec import setting
-
-    test_sets: dict[str, TestSetSpec] = {}
-    for one in tables(table, "test_sets"):
-        more = _test_sets(one, data, base, test_sets)
-        unique([*test_sets, *(spec.name for spec in more)], "test set")
-        test_sets |= {spec.name: spec for spec in more}
-    found: list[SettingSpec] = []
-    if "settings" not in table:
-        found = [setting(one, {}) for one in test_sets.values()]
-    for given in tables(table, "settings"):
-        name = str(given.pop("test_set", None))
-        if name not in test_sets:
-            raise unknown("test set in [[settings]]", name, test_sets)
-        wanted = take(given, base)
-        if "subset" in given:
-            given["subset"] = class_numbers(given["subset"])
-        found += expand(setting(test_sets[name], given), wanted, test_sets.values())
-    unique([one.id for one in found], "setting")
-    rest, settings, shifts = with_catalogue(tables(table, "shifts"), found, test_sets.values())
-    shifts += [read_shift(one) for one in rest]
-    check_shifts(shifts, {one.id for one in settings})
-    return settings, with_automatic(shifts, settings)
+def _held_out_part(data: DataSpec, name: str) -> HeldOut:
+    assert data.held_out is not None
+    return HeldOut(name=name, path=data.path, options=data.options, share=data.held_out)
 
 
 def _test_sets(
-    table: dict[str, Any], data: Mapping[str, DataSpec], base: Path, others: Mapping[str, Any]
+    table: dict[str, Any],
+    data: Mapping[str, DataSpec],
+    base: Path,
+    others: Mapping[str, TestSetSpec],
 ) -> list[TestSetSpec]:
-    from shiftbed.engine.known import known_test_set
-    from shiftbed.engine.perturbed import on_disk
-
-    known_keys(table, ("name", "path", "data", "corrupted", *READING), "[[test_sets]]")
-    name, path, of = table.pop("name", None), table.pop("path", None), table.pop("data", None)
-    if of is not None:
-        if of not in data:
-            raise unknown("data set in [[test_sets]]", str(of), data)
-        if data[of].held_out is None:
-            raise InputError(f"[data.{of}] holds nothing out: give it held_out")
-        if table or path is not None:
-            raise InputError(f"test set of data {of!r}: only a name may be given beside it")
-        return [_held_out_part(data[of], str(name or f"{of}/held-out")).test_set]
-    if not isinstance(path, str):
-        raise InputError("[[test_sets]] needs a name and a path, or data")
-    where = beside(path, base)
-    if "corrupted" in table:
-        return on_disk(table | ({} if name is None else {"name": name}), where)
-    table = files_beside(table, base)
-    known = known_test_set(where, name, table, list(others.values()))
-    if known is None and not isinstance(name, str):
-        raise InputError(f"[[test_sets]] with path {path!r} needs a name")
-    return [known or TestSetSpec(name=str(name), path=where, options=table)]
+    """As in a testbed.toml, or the held-out part of ``data``."""
+    of = table.pop("data", None)
+    if of is None:
+        return read_test_sets(table, base, others)
+    if of not in data:
+        raise unknown("data set in [[test_sets]]", str(of), data)
+    if data[of].held_out is None:
+        raise InputError(f"[data.{of}] holds nothing out: give it held_out")
+    if table.keys() - {"name"}:
+        raise InputError(f"test set of data {of!r}: only a name may be given beside it")
+    return [_held_out_part(data[of], str(table.get("name") or f"{of}/held-out"))]

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from shiftbed.display import Result, Table
-from shiftbed.engine.jobs import Done
+from shiftbed.engine.plan import Done
 from shiftbed.engine.run import RUNNERS
 from shiftbed.engine.runners import Work, in_process, in_processes
 from shiftbed.errors import InputError, unknown
@@ -278,7 +278,7 @@ def _runner(
         return in_process
     if name == "processes":
         return lambda todo, hear: in_processes(todo, hear, workers=workers, threads=threads)
-    from shiftbed.engine.on_ray import on_ray
+    from shiftbed.engine.runners import on_ray
 
     gpus = 0 if recipe.options["device"] == "cpu" else 1
     return lambda todo, hear: on_ray(

@@ -4,7 +4,7 @@ Networks are trained here; models of scikit-learn are fitted (``classical.py``).
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from shiftbed.engine.jobs import Done
+from shiftbed.engine.open_setting import OpenSetting
+from shiftbed.engine.plan import Done
 from shiftbed.errors import unknown
-from shiftbed.evaluation.models import TorchModel
+from shiftbed.evaluation.data import Unreadable
 from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import HOOKS
 from shiftbed.training.augment import keeping_generators
 from shiftbed.training.classical import details_of_fitted, fit, limited
-from shiftbed.training.evaluation import Answer, Opened, evaluate, is_evaluated
+from shiftbed.training.evaluation import Answer, evaluate_checkpoint, is_evaluated
 from shiftbed.training.features import HeadOnly, Through, backbone_digest, cached_features
 from shiftbed.training.loop import Run, checkpoint_steps, make_optimiser, make_schedule, train
 from shiftbed.training.objective import Setup, make_hook, make_objective
@@ -56,7 +57,7 @@ class Training:
             for key in HOOKS
             if key in arguments.get("hooks", {})
         ]
-        self.kept: dict[str, torch.Tensor] = {}
+        self.kept: dict[str, tuple[torch.Tensor, Sequence[Unreadable]]] = {}
         """Features of test sets."""
         torch.manual_seed(int(arguments["seed"]))
         self.run = self._run()
@@ -238,7 +239,7 @@ class Training:
             info_of(self.task, run.step, run.step == run.steps, len(self.data), self.hooks) | facts
         )
         with keeping_generators():
-            accuracy = evaluate(
+            accuracy = evaluate_checkpoint(
                 model,
                 self.task.settings,
                 self.store,
@@ -281,21 +282,25 @@ class Training:
     def _answer(self, head: nn.Module) -> Answer:
         """Answers of a setting from its features, which are computed once for all checkpoints."""
 
-        def answer(model: TorchModel, opened: Opened, batch_size: int) -> NDArray[np.float32]:
-            name = opened.test_set.fingerprint
+        def answer(setting: OpenSetting) -> tuple[NDArray[np.float32], Sequence[Unreadable]]:
+            name = setting.test_set.fingerprint
             if name not in self.kept:
+                decoded = setting.decode(self.network.preprocessing)
                 found = cached_features(
                     self.network,
                     name,
-                    lambda: opened.pixels,
+                    lambda: decoded.pixels,
                     Path(self.task.runs) / "features",
                     digest=self.backbone,
                 )
-                assert found is not None  # it was had for the training data
-                self.kept[name] = torch.from_numpy(found)
+                assert found is not None  # it was found for the training data
+                self.kept[name] = torch.from_numpy(found), decoded.unreadable
+            features, unreadable = self.kept[name]
             with torch.inference_mode():
-                scores: NDArray[np.float32] = head(self.kept[name].to(model.device)).cpu().numpy()
-            return scores
+                scores: NDArray[np.float32] = (
+                    head(features.to(next(self.network.module.parameters()).device)).cpu().numpy()
+                )
+            return scores, unreadable
 
         return answer
 
@@ -343,7 +348,7 @@ def _evaluate_again(task: TrainTask) -> tuple[str, ...]:
             continue
         info = known.get(step, {}) | info_of(task, step, step == done["steps"], int(done["n"]))
         with limited(task):
-            evaluate(
+            evaluate_checkpoint(
                 finished_model(task, step, done),
                 task.settings,
                 store,

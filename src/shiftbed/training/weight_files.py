@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from shiftbed.atomic import write_atomically
-from shiftbed.engine.spec import ModelSpec
+from shiftbed.engine.plan import ModelSpec
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import batches, open_test_set
 from shiftbed.evaluation.models import Model, resolve
@@ -75,9 +75,9 @@ class Line:
         """The same architecture with the weights of another file, ready to run."""
         query = f"?{self.query}" if self.query else ""
         if self.prefix == "torch":
-            return ModelSpec(spec=f"torch:{file}{query}", name=name, info=info or {})
+            return ModelSpec(source=f"torch:{file}{query}", name=name, info=info or {})
         spec = f"{self.prefix}:{self.name}{query}"
-        return ModelSpec(spec=spec, name=name, options={"weights": str(file)}, info=info or {})
+        return ModelSpec(source=spec, name=name, options={"weights": str(file)}, info=info or {})
 
     def write(self, state: State, file: Path) -> Path:
         """Weights, and beside them the preprocessing that lies beside the line's own file."""
@@ -164,7 +164,7 @@ def held_out(
         with TemporaryDirectory() as folder:
             file = line.write(state, Path(folder) / line.file.name)
             spec = line.model(file, "")
-            model = resolve(spec.spec, device=device, **spec.options)
+            model = resolve(str(spec.source), device=device, **spec.options)
         if labels.min() < 0 or labels.max() >= model.classes:
             raise InputError(
                 f"{test_set}: labels must lie in 0 … {model.classes - 1}, the model's classes"

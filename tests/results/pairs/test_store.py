@@ -3,7 +3,7 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.results.pairs import open_pairs, pairs_from_store
-from shiftbed.results.scores import score
+from shiftbed.results.scores import scores
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
 
 SETTINGS = (
@@ -52,7 +52,7 @@ def store(tmp_path):
 
 
 def accuracy(store, setting):
-    frame = score(store, settings=[setting]).sort("model")
+    frame = scores(store, settings=[setting]).sort("model")
     return frame["value"].to_numpy()
 
 

@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from importlib.metadata import entry_points
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError, lacking, unknown
 from shiftbed.evaluation.models.base import Model
 from shiftbed.evaluation.models.checkpoints import existing
 from shiftbed.evaluation.models.from_objects import from_object, kind_of
@@ -27,21 +28,12 @@ PREFIXES: dict[str, str] = {
     "torch": _HERE + "from_torch",
     "sklearn": _HERE + "from_sklearn",
     "python": _HERE + "from_python",
-    "nets": "shiftbed.training.networks",
-    "run": "shiftbed.training.runs",
 }
-"""Prefix → module with ``load(request) -> Model``; another package may add its own."""
+"""Prefix → module with ``load(request) -> Model``."""
+PLUGINS = "shiftbed.models"
+"""Entry points by which other packages add prefixes: modules with ``load(request) -> Model`` and
+``name_of(spec) -> str``, what the store calls the model of that line."""
 
-_PACKAGES = {
-    "torch": "shiftbed[evaluate]",
-    "torchvision": "shiftbed[evaluate]",
-    "timm": "shiftbed[evaluate]",
-    "open_clip": "shiftbed[clip]",
-    "transformers": "shiftbed[hf]",
-    "safetensors": "shiftbed[evaluate]",
-    "huggingface_hub": "shiftbed[evaluate]",
-}
-"""What to install where a family's library is missing."""
 _WITH_WEIGHTS = ("timm", "torchvision", "open_clip", "python", "nets")
 """Prefixes of architectures, which take a file of weights; the others name one themselves."""
 Texts = Sequence[str] | str | PathLike[str]
@@ -72,8 +64,6 @@ def resolve(
     shiftbed.errors.InputError: unknown kind of model 'tim'; did you mean 'timm'?
     """
     parsed = Spec.parse(spec)
-    if parsed.prefix not in PREFIXES:
-        raise unknown("kind of model", parsed.prefix, PREFIXES)
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     file = weights if weights is not None else parsed.query.get("weights")
@@ -199,17 +189,34 @@ def _with_mode(changes: dict[str, Any]) -> dict[str, Any]:
     return {"mode": "L", **changes} if sizes == {1} else changes
 
 
+def name_of(spec: str) -> str:
+    """What a model is called in a store: its line, or what the module of its prefix says.
+
+    >>> name_of("timm:resnet18")
+    'timm:resnet18'
+    """
+    prefix = Spec.parse(spec).prefix
+    return spec if prefix in PREFIXES else str(_module(prefix).name_of(spec))
+
+
+def _module(prefix: str) -> Any:
+    if prefix in PREFIXES:
+        return import_module(PREFIXES[prefix])
+    added = {one.name: one for one in entry_points(group=PLUGINS)}
+    if prefix not in added:
+        raise unknown("kind of model", prefix, [*PREFIXES, *added])
+    return added[prefix].load()
+
+
 def _load(request: Request) -> Model:
     try:
-        model: Model = import_module(PREFIXES[request.spec.prefix]).load(request)
+        found: Model = _module(request.spec.prefix).load(request)
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in _PACKAGES:
+        missing = lacking(error, request.spec.text)
+        if missing is None:
             raise
-        raise InputError(
-            f"{request.spec.text} needs {package}: pip install '{_PACKAGES[package]}'"
-        ) from None
-    return model
+        raise missing from None
+    return found
 
 
 def _lines(given: Texts, what: str) -> tuple[str, ...]:

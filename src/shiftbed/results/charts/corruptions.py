@@ -34,7 +34,7 @@ def severities(testbed: Testbed, *, models: Choice = None, where: str | None = N
     Corruptions in memory and on disk are different settings and are never mixed; ``where`` says
     which (default: in memory if they are there).
     """
-    parsed = corrupted_settings(testbed.settings)
+    parsed = corrupted_settings(testbed)
     places = sorted({one.where for one in parsed.values()}, reverse=True)
     if not places:
         raise InputError(f"{testbed.name} has no setting such as val+fog:3")

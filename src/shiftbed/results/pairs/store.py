@@ -1,7 +1,6 @@
 """A prediction store as pair tables."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,10 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.pairs import PairTable, metric_name
 from shiftbed.errors import InputError
-from shiftbed.records import Shift
-from shiftbed.results.pairs.bed import PERTURBED, chosen_shifts, make_pair
+from shiftbed.records import Setting, Shift
+from shiftbed.results.pairs.bed import chosen_shifts, make_pair
 from shiftbed.results.pairs.heldout import held_out
-from shiftbed.results.scores import METRICS, score
+from shiftbed.results.scores import METRICS, scores
 from shiftbed.store import PredictionStore
 
 Floats = NDArray[np.float64]
@@ -31,11 +30,10 @@ def pairs_from_store(
     """A pair per shift of the store's testbed.json, with every metric the predictions allow.
 
     Accuracies become errors (top1 → ``error``, top5 → ``top5_error``, …). Corruptions of the ID
-    setting (``ID+CORRUPTION:SEVERITY``) are averaged over severities, then over corruptions, into
-    ``corrupted:…``; those ``@disk`` stay apart (``corrupted:error@disk``). The mean error under
-    attacks (``+pgd-…``, ``+apgd-…``) is ``adversarial``; where only a share of a setting was
-    attacked, it is the error on that share. The task is the shift's ``task``, or the testbed's
-    name.
+    setting are averaged over severities, then over corruptions, into ``corrupted:…``; those on
+    disk stay apart (``corrupted:error@disk``). The mean error under attacks is ``adversarial``;
+    where only a share of a setting was attacked, it is the error on that share. The task is the
+    shift's ``task``, or the testbed's name.
     """
     about = store.about()
     given = about.get("shifts", [])
@@ -47,10 +45,10 @@ def pairs_from_store(
     if not shifts:
         raise InputError(f"store {store.files.root} has no shift whose settings are complete")
     chosen = chosen_shifts(f"store {store.files.root}", shifts, kinds)
-    perturbed = _perturbations(there, shifts)
+    perturbed = _perturbations(store.records(), there)
     ends = {end for shift in chosen for end in (shift.source[0], shift.target)}
-    settings = ends | {one for end in ends for one, _, _ in perturbed.get(end, [])}
-    scored = score(store, metrics=METRICS, settings=sorted(settings))
+    settings = ends | {one.id for end in ends for one in perturbed.get(end, [])}
+    scored = scores(store, metrics=METRICS, settings=sorted(settings))
     values = _by_setting(scored)
     models = tuple(dict.fromkeys(r["model"] for r in complete))
     known = {r["model"]: r.get("info", {}) for r in complete} | about.get("models", {})
@@ -67,33 +65,23 @@ def pairs_from_store(
     return held_out(pairs)
 
 
-Perturbed = tuple[str, str, str]
-"""A setting, its kind (corruption or adversarial), and which corruption it is, '@disk' behind."""
-_SHARE = re.compile(r"[@.]share-[0-9.e-]+?(?:-seed-[0-9]+)?$")
+def _perturbations(
+    records: Mapping[str, Setting], there: Collection[str]
+) -> dict[str, list[Setting]]:
+    """Clean setting → its perturbed ones; one on a share of the images belongs to the whole, too.
 
-
-def _perturbations(settings: Iterable[str], shifts: Sequence[Shift]) -> dict[str, list[Perturbed]]:
-    """Clean setting → its perturbed ones, by the shifts between them or by their names.
-
-    >>> _perturbations(["val", "val+fog:3@disk"], [])
-    {'val': [('val+fog:3@disk', 'corruption', 'fog@disk')]}
+    >>> from shiftbed.records import older_setting
+    >>> found = _perturbations({"val+fog:3": older_setting("val+fog:3")}, ["val+fog:3"])
+    >>> [one.perturbation.name for one in found["val"]]
+    ['fog']
     """
-    known = {s.target: (s.source[0], s.kind) for s in shifts if s.kind in PERTURBED}
-    found: dict[str, list[Perturbed]] = {}
-    for setting in sorted(settings):
-        base, plus, perturbation = setting.rpartition("+")
-        name = perturbation.partition(":")[0].removesuffix("@disk")
-        if setting in known:
-            base, kind = known[setting]
-        elif plus:
-            kind = "adversarial" if name.startswith(("pgd-", "apgd-")) else "corruption"
-        else:
+    found: dict[str, list[Setting]] = {}
+    for id, one in sorted(records.items()):
+        if id not in there or one.perturbation is None or one.clean is None:
             continue
-        whole = _SHARE.sub("", base) if kind == "adversarial" else base
-        one = (setting, kind, name + "@disk" * setting.endswith("@disk"))
-        found.setdefault(base, []).append(one)
-        if whole != base:
-            found.setdefault(whole, []).append(one)
+        found.setdefault(one.clean.id, []).append(one)
+        if one.kind == "adversarial" and one.clean.whole.id != one.clean.id:
+            found.setdefault(one.clean.whole.id, []).append(one)
     return found
 
 
@@ -115,7 +103,7 @@ def _by_setting(scored: pl.DataFrame) -> Values:
 def _measured(
     values: Values,
     setting: str,
-    perturbed: Sequence[Perturbed],
+    perturbed: Sequence[Setting],
     place: str,
     models: tuple[str, ...],
 ) -> dict[str, Floats]:
@@ -128,16 +116,17 @@ def _measured(
         return np.asarray(np.mean([column(s, metric) for s in settings], axis=0))
 
     found = {metric_name(place, m): column(setting, m) for m in values.get(setting, {})}
-    there = [one for one in perturbed if "error" in values.get(one[0], {})]
-    attacks = [one for one, kind, _ in there if kind == "adversarial"]
-    attacks = [one for one in attacks if one.startswith(f"{setting}+")] or attacks
+    there = [one for one in perturbed if "error" in values.get(one.id, {})]
+    attacks = [one for one in there if one.kind == "adversarial"]
+    own = [one for one in attacks if one.clean is not None and one.clean.id == setting]
     if attacks:
-        found[metric_name(place, "adversarial")] = mean(attacks, "error")
+        found[metric_name(place, "adversarial")] = mean([o.id for o in own or attacks], "error")
     for disk in ("", "@disk") if place == "id" else ():
         types: dict[str, list[str]] = {}
-        for one, kind, name in there:
-            if kind == "corruption" and name.endswith("@disk") == bool(disk):
-                types.setdefault(name, []).append(one)
+        for one in there:
+            what = one.perturbation
+            if what is not None and what.kind == "corruption" and what.on_disk == bool(disk):
+                types.setdefault(what.name, []).append(one.id)
         every = [one for severities in types.values() for one in severities]
         shared = [m for m in values.get(setting, {}) if all(m in values[s] for s in every)]
         for metric in shared if every else ():

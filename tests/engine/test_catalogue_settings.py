@@ -3,9 +3,8 @@
 import pytest
 
 from shiftbed.catalogue import policy_of
-from shiftbed.engine import read_spec
+from shiftbed.engine.testbed_file import read_testbed_toml
 from shiftbed.errors import InputError
-from shiftbed.labels import LabelPolicy
 
 HEAD = '[[models]]\nid = "timm:resnet18"\n'
 
@@ -13,7 +12,7 @@ HEAD = '[[models]]\nid = "timm:resnet18"\n'
 def spec_of(folder, text):
     path = folder / "testbed.toml"
     path.write_text(HEAD + text)
-    return read_spec(path)
+    return read_testbed_toml(path)
 
 
 def sets(*paths: str) -> str:
@@ -29,12 +28,12 @@ def test_names_paths_and_policies_come_from_the_catalogue(tmp_path):
     assert [s.id for s in spec.settings] == [
         *("imagenet", "imagenet-a", "pacs/sketch", "digits/sklearn")
     ]
-    assert a.test_set.path == f"imagenet-a@{tmp_path}/images/a"
-    assert sklearn.test_set.path == "digits/sklearn@"
-    assert LabelPolicy.from_json(a.policy) == policy_of("imagenet-a")
-    assert a.relabel
-    assert LabelPolicy.from_json(val.policy).describe() == "all 1000 classes"
-    assert sketch.policy is None
+    assert a.images.path == f"imagenet-a@{tmp_path}/images/a"
+    assert sklearn.images.path == "digits/sklearn@"
+    assert a.setting.policy == policy_of("imagenet-a")
+    assert a.setting.relabel
+    assert val.setting.policy.describe() == "all 1000 classes"
+    assert sketch.setting.policy is None
 
 
 def test_a_shift_of_the_catalogue_brings_its_twin(tmp_path):
@@ -54,9 +53,9 @@ def test_a_shift_of_the_catalogue_brings_its_twin(tmp_path):
     assert first.full_source == "val"
     assert (second.name, second.target) == ("objects", "objectnet")
     twin = spec.settings[3]
-    assert twin.relabel
-    assert LabelPolicy.from_json(twin.policy).width == 200
-    pooled = LabelPolicy.from_json(spec.settings[4].policy)
+    assert twin.setting.relabel
+    assert twin.setting.policy.width == 200
+    pooled = spec.settings[4].setting.policy
     assert pooled.describe() == "125 of 1000 classes mapped to 113 by max of logits"
 
 
@@ -97,11 +96,11 @@ def test_other_policies_on_request(tmp_path):
         *("imagenet-a", "imagenet-a@full"),
         "imagenet-a@classes-6-11",
     )
-    assert full.policy is None
-    assert LabelPolicy.from_json(own.policy).width == 2
+    assert full.setting.policy is None
+    assert own.setting.policy.width == 2
     assert mapped.id.startswith("cifar-10@10-by-sum-")
-    assert not mapped.relabel
-    assert LabelPolicy.from_json(mapped.policy).classes == 1000
+    assert not mapped.setting.relabel
+    assert mapped.setting.policy.classes == 1000
 
 
 @pytest.mark.parametrize(

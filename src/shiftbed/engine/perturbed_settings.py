@@ -22,23 +22,15 @@ path = "stylized-val"
 corrupted = "val"
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from shiftbed.engine.spec import SettingSpec, TestSetSpec
+from shiftbed.engine.plan import SettingPlan, TestSetSpec, corrupted_copy
 from shiftbed.errors import InputError
-from shiftbed.records import Shift
-
-if TYPE_CHECKING:
-    from shiftbed.evaluation.perturbations import Perturbation
-
+from shiftbed.records import Perturbation, Shift
 
 KEYS = ("perturbation", "corruptions", "attacks", "disk", "frost", "attack_options")
-DISK = "@disk"
 
 
 def take(table: dict[str, Any], near: Path = Path()) -> dict[str, Any]:
@@ -49,26 +41,6 @@ def take(table: dict[str, Any], near: Path = Path()) -> dict[str, Any]:
     if "perturbation" in wanted and "id" in table:  # its own name, not that of the clean setting
         wanted["id"] = str(table.pop("id"))
     return wanted
-
-
-def setting_id(
-    test_set: TestSetSpec, policy: str | None, share: float | None = None, seed: int = 0
-) -> str:
-    """TESTSET[@SUBSET][+NAME:SEVERITY@disk].
-
-    >>> setting_id(TestSetSpec(name="val", path=""), "classes-1-2", 0.1)
-    'val@classes-1-2.share-0.1'
-    >>> disk = TestSetSpec(name="val+fog:3@disk", path="", clean="val")
-    >>> setting_id(disk, "classes-1-2")
-    'val@classes-1-2+fog:3@disk'
-    """
-    parts = [policy] if policy else []
-    if share is not None:
-        parts.append(f"share-{share:g}" + (f"-seed-{seed}" if seed else ""))
-    subset = "@" + ".".join(parts) if parts else ""
-    if test_set.clean is None:
-        return test_set.name + subset
-    return test_set.clean + subset + test_set.name.removeprefix(test_set.clean)
 
 
 def share_of(table: dict[str, Any]) -> tuple[float | None, int]:
@@ -84,19 +56,20 @@ def share_of(table: dict[str, Any]) -> tuple[float | None, int]:
 
 
 def expand(
-    base: SettingSpec, wanted: Mapping[str, Any], test_sets: Iterable[TestSetSpec] = ()
-) -> list[SettingSpec]:
+    base: SettingPlan, wanted: Mapping[str, Any], test_sets: Iterable[TestSetSpec] = ()
+) -> list[SettingPlan]:
     """A setting with its perturbations: itself first, unless one perturbation alone is wanted."""
     found = _expanded(base, wanted, test_sets) if wanted else [base]
-    if base.seed and base.share is None and not any(one.perturbation for one in found):
+    one = base.setting
+    if one.seed and one.share is None and not any(plan.perturb for plan in found):
         raise InputError(f"setting {base.id!r} has a seed, but nothing is drawn")
     return found
 
 
 def _expanded(
-    base: SettingSpec, wanted: Mapping[str, Any], test_sets: Iterable[TestSetSpec]
-) -> list[SettingSpec]:
-    if base.clean is not None:
+    base: SettingPlan, wanted: Mapping[str, Any], test_sets: Iterable[TestSetSpec]
+) -> list[SettingPlan]:
+    if base.setting.perturbation is not None:
         raise InputError(f"setting {base.id!r} is perturbed already, on disk")
     alone = wanted.get("perturbation")
     if alone is not None and {"corruptions", "attacks", "disk"} & wanted.keys():
@@ -110,65 +83,57 @@ def _expanded(
         found += _from_disk(base, test_sets)
     if found == [base]:
         raise InputError(f"setting {base.id!r}: no perturbation goes with {sorted(wanted)}")
-    heads = {setting.perturbation.partition(":")[0] for setting in found if setting.perturbation}
-    if "frost" in wanted and "frost" not in heads:
+    done = [plan.perturb.record for plan in found if plan.perturb is not None]
+    if "frost" in wanted and not any(one.name == "frost" for one in done):
         raise InputError(f"setting {base.id!r} has frost pictures, but no frost")
-    if "attack_options" in wanted and not any(one.kind == "adversarial" for one in found):
+    if "attack_options" in wanted and not any(one.kind == "adversarial" for one in done):
         raise InputError(f"setting {base.id!r} has attack_options, but no attack")
     return found
 
 
-def _names(wanted: Mapping[str, Any]) -> list[str]:
-    """The perturbations wanted, one by one."""
+def _names(wanted: Mapping[str, Any]) -> list[Any]:
+    """The perturbations wanted, one by one: texts, or corruptions and attacks as objects."""
     from shiftbed.evaluation.perturbations import attacks_spelled_out, spelled_out
 
-    for key in ("corruptions", "attacks"):
+    spell = {"corruptions": spelled_out, "attacks": attacks_spelled_out}
+    found: list[Any] = []
+    for key, one_by_one in spell.items():
         names = wanted.get(key, [])
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        if isinstance(names, str) or not isinstance(names, Sequence):
             raise InputError(f"{key} must be a list of names, got {names!r}")
-    corruptions, attacks = wanted.get("corruptions", []), wanted.get("attacks", [])
-    return [*spelled_out(corruptions), *attacks_spelled_out(attacks)]
+        for name in names:
+            found += one_by_one([name]) if isinstance(name, str) else [name]
+    return list(dict.fromkeys(found))
 
 
-def _perturbed(base: SettingSpec, name: str, wanted: Mapping[str, Any]) -> SettingSpec:
+def _perturbed(base: SettingPlan, name: Any, wanted: Mapping[str, Any]) -> SettingPlan:
     from shiftbed.evaluation.attacks import is_attack
-    from shiftbed.evaluation.perturbations import parse_perturbation
+    from shiftbed.evaluation.perturbations import as_perturbing
 
     options: dict[str, Any] = {}
-    if is_attack(name):
+    if isinstance(name, str) and is_attack(name):
         given = wanted.get("attack_options", {})
         if not isinstance(given, dict):
             raise InputError(f"attack_options must be a table such as {{steps = 9}}, got {given!r}")
         options = dict(given)
-    elif name.partition(":")[0] == "frost" and "frost" in wanted:
+    elif isinstance(name, str) and name.partition(":")[0] == "frost" and "frost" in wanted:
         options = {"frost": wanted["frost"]}
-    found = parse_perturbation(name, seed=base.seed, **options)
-    return replace(
-        base,
-        id=wanted.get("id") or f"{base.id}+{found.id}",
-        perturbation=name,
-        options=options,
-        clean=base.id,
-        kind=found.kind,
-    )
+    found = as_perturbing(name, seed=base.setting.seed, **options)
+    setting = base.setting.perturbed(found.record, name=wanted.get("id") or "")
+    return SettingPlan(setting=setting, images=base.images, perturb=found)
 
 
-def _from_disk(base: SettingSpec, test_sets: Iterable[TestSetSpec]) -> list[SettingSpec]:
+def _from_disk(base: SettingPlan, test_sets: Iterable[TestSetSpec]) -> list[SettingPlan]:
     """The settings of ``base``'s test set that are on disk, under its label policy and share."""
-    found = [one for one in test_sets if one.clean == base.test_set.name]
+    found = [one for one in test_sets if one.clean == base.images.name]
     if not found:
         raise InputError(
-            f"no [[test_sets]] is corrupted = {base.test_set.name!r}, so disk has nothing to add"
+            f"no [[test_sets]] is corrupted = {base.images.name!r}, so disk has nothing to add"
         )
     return [
-        replace(
-            base,
-            id=base.id + one.name.removeprefix(base.test_set.name),
-            test_set=one,
-            clean=base.id,
-            kind="corruption",
-        )
+        SettingPlan(setting=base.setting.perturbed(one.perturbation), images=one)
         for one in found
+        if one.perturbation is not None
     ]
 
 
@@ -182,39 +147,29 @@ def on_disk(table: dict[str, Any], path: str) -> list[TestSetSpec]:
             f"corrupted must be the name of the clean test set, such as 'val', got {clean!r}"
         )
     if name is not None:
-        folders = {str(name): path}
-    else:
-        folders = {key: str(folder) for key, folder in corrupted_folders(path).items()}
-    return [
-        TestSetSpec(name=f"{clean}+{key}{DISK}", path=folder, options=table, clean=clean)
-        for key, folder in folders.items()
-    ]
+        own = Perturbation(kind="corruption", name=str(name), id=str(name), on_disk=True)
+        return [corrupted_copy(clean, own, path, table)]
+    found = []
+    for key, folder in corrupted_folders(path).items():
+        called, _, severity = key.rpartition(":")
+        own = Perturbation(
+            kind="corruption", name=called, id=key, severity=int(severity), on_disk=True
+        )
+        found.append(corrupted_copy(clean, own, str(folder), table))
+    return found
 
 
-def perturbation_of(setting: SettingSpec) -> "Perturbation | None":
-    """What is done to a setting's pixels in memory, None for nothing."""
-    if setting.perturbation is None:
-        return None
-    options = json.dumps(dict(setting.options), sort_keys=True)
-    return _parsed(setting.perturbation, setting.seed, options)
-
-
-@lru_cache(maxsize=256)
-def _parsed(name: str, seed: int, options: str) -> "Perturbation":
-    from shiftbed.evaluation.perturbations import parse_perturbation
-
-    return parse_perturbation(name, seed=seed, **json.loads(options))
-
-
-def with_automatic(shifts: Sequence[Shift], settings: Sequence[SettingSpec]) -> tuple[Shift, ...]:
+def with_automatic(shifts: Sequence[Shift], settings: Sequence[SettingPlan]) -> tuple[Shift, ...]:
     """The shifts, and one from its clean setting to every perturbed one that none of them has."""
     names = {shift.name for shift in shifts}
     pairs = {(shift.source, shift.target) for shift in shifts}
     found = list(shifts)
     for one in settings:
-        if one.clean is None or one.id in names or ((one.clean,), one.id) in pairs:
+        clean = one.setting.clean
+        if clean is None or one.id in names or ((clean.id,), one.id) in pairs:
             continue
-        found.append(Shift(name=one.id, kind=one.kind, source=(one.clean,), target=one.id))
+        kind = one.setting.kind
+        found.append(Shift(name=one.id, kind=kind, source=(clean.id,), target=one.id))
     return tuple(found)
 
 

@@ -5,18 +5,24 @@ half a point, swapped channels several. So the published figure is compared with
 and preprocessing give on the ID set, and where they differ the usual causes are tried one by one.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtri
 
+from shiftbed.analysis.intervals import check_fractions
+from shiftbed.display import Result, Table, interval, percent, points
+from shiftbed.engine.evaluate import evaluate
+from shiftbed.engine.plan import ModelSpec
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data import TestSet, batches
-from shiftbed.evaluation.models import Model
+from shiftbed.evaluation.data import TestSet
+from shiftbed.evaluation.models import Model, resolve
 from shiftbed.evaluation.preprocessing import Preprocessing
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -34,9 +40,9 @@ class Cause:
     """Interval of the gain, from the images that the two pipelines answer differently."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PipelineCheck:
-    """The pipeline's accuracy beside the published one."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PipelineCheck(Result):
+    """The pipeline's accuracy beside the published one; the frame has the causes tried."""
 
     model: str
     n: int
@@ -50,6 +56,7 @@ class PipelineCheck:
     causes: tuple[Cause, ...]
     likely: str
     """What explains the discrepancy, or why nothing does."""
+    level: float = 0.95
 
     @property
     def not_interpretable_below(self) -> float:
@@ -60,59 +67,106 @@ class PipelineCheck:
     def agrees(self) -> bool:
         return self.low <= 0.0 <= self.high
 
+    def to_dict(self) -> dict[str, Any]:
+        keys = ("model", "n", "measured", "published", "discrepancy", "low", "high")
+        return {
+            **{key: getattr(self, key) for key in keys},
+            "causes": [asdict(cause) for cause in self.causes],
+            "likely": self.likely,
+            "not_interpretable_below": self.not_interpretable_below,
+            "agrees": self.agrees,
+        }
 
-def check_pipeline(
-    open_model: Callable[[dict[str, Any]], Model],
-    test_set: TestSet,
-    published: float,
+    def tables(self) -> Iterable[Table]:
+        yield Table.of(
+            f"{self.model}: {percent(self.measured)} % measured on {self.n:,} images, "
+            f"{percent(self.published)} % published",
+            self.frame,
+            {
+                "change": "change",
+                "accuracy": ("accuracy", percent),
+                "gain": ("gain", points),
+                f"{100 * self.level:g} % interval": lambda row: interval(row["low"], row["high"]),
+            },
+            notes=[
+                f"Discrepancy {points(self.discrepancy)} points "
+                f"({interval(self.low, self.high)}). Likely cause: {self.likely}.",
+                f"Effective robustness below {percent(self.not_interpretable_below)} points is not "
+                "interpretable with this pipeline.",
+            ],
+        )
+
+
+def check(
+    model: str | Model,
+    test_set: "str | Path | TestSet",
     *,
+    published: float | None = None,
+    published_n: int | None = None,
     images: int = 2000,
     batch_size: int = 64,
     seed: int = 0,
     level: float = 0.95,
+    **options: Any,
 ) -> PipelineCheck:
     """Measure on a seeded sample of images, and try the causes if the figures differ.
 
-    ``open_model`` opens the model with some fields of its preprocessing changed (none for {}).
-    The discrepancy's interval is ±z·√(p(1−p)/n) at the published p, smaller by the finite
-    population factor √(1 − n/N) when the sample is part of the published set.
+    ``published`` is the accuracy to reproduce (default: the shipped timm table's) on a set of
+    ``published_n`` images. The discrepancy's interval is ±z·√(p(1−p)/n) at the published p,
+    smaller by the finite population factor √(1 − n/N) where the sample is drawn from the published
+    set itself (``test_set`` has its N images); a subset of it is a sample of its own. ``options``
+    open the model: ``weights``, ``preprocessing``, ``device``, ``precision``.
     """
-    rng = np.random.default_rng(seed)
-    labelled = np.flatnonzero(np.asarray(test_set.labels) >= 0)
+    own = dict(options.pop("preprocessing", None) or {})
+
+    def opened(changes: Mapping[str, Any]) -> Model:
+        if isinstance(model, Model):
+            changed = replace(model.preprocessing, **changes) if changes else model.preprocessing
+            return replace(model, preprocessing=changed)
+        return resolve(model, preprocessing=own | dict(changes), **options)
+
+    if published is None:
+        published, published_n = _published(model if isinstance(model, str) else model.id)
+    check_fractions([published], "published")
+    whole = test_set if isinstance(test_set, TestSet) else TestSet.open(test_set)
+    labelled = np.flatnonzero(np.asarray(whole.labels) >= 0)
     if not len(labelled):
-        raise InputError(f"{test_set.name} has no labels to check against")
-    rows = np.sort(rng.permutation(labelled)[:images])
-    labels = np.asarray(test_set.labels)[rows]
-    model = open_model({})
+        raise InputError(f"{whole.name} has no labels to check against")
+    rows = np.sort(np.random.default_rng(seed).permutation(labelled)[:images])
+    sample, labels = whole.subset(rows), np.asarray(whole.labels)[rows]
+    first = opened({})
 
-    def predicted(changes: dict[str, Any]) -> NDArray[np.int64]:
-        changed = open_model(changes) if changes else model
-        answers = np.full(len(rows), -1, dtype=np.int64)
-        for some, pixels, _ in batches(test_set, rows, changed.preprocessing.pixels, batch_size):
-            if len(some):
-                best = changed.logits(pixels.transpose(0, 3, 1, 2)).argmax(axis=1)
-                answers[np.searchsorted(rows, some)] = best
-        return answers
+    def predicted(one: Model) -> NDArray[np.int64]:
+        variant = ModelSpec(source=one, name="variant")
+        found = evaluate([variant], [sample], backend="torch", batch_size=batch_size)
+        best = found.store.read("variant", sample.name, ["class_1"])["class_1"]
+        return best.cast(pl.Int64).fill_null(-1).to_numpy()
 
-    base = predicted({})
+    base = predicted(first)
     right = base == labels
     measured, n = float(right.mean()), len(rows)
     z = float(ndtri(0.5 + level / 2))
-    finite = max(0.0, 1.0 - n / len(labelled)) if n < len(labelled) else 1.0 / n
+    finite = 1.0
+    if published_n is not None and len(labelled) == published_n:
+        finite = 1.0 - n / published_n if n < published_n else 1.0 / n
     half = z * float(np.sqrt(max(published * (1 - published), 0.25 / n) / n * finite)) + 0.5 / n
     discrepancy = measured - published
     causes: list[Cause] = []
     if abs(discrepancy) > half:
-        for change, changes in _variants(model.preprocessing):
+        for change, changes in _variants(first.preprocessing):
             try:
-                other = predicted(changes) == labels
+                other = predicted(opened(changes)) == labels
             except (InputError, RuntimeError, ValueError):
                 continue
             causes.append(_cause(change, right, other, z))
         causes.append(_label_order(base, labels, right, z))
     causes.sort(key=lambda cause: -cause.gain)
+    types = dict.fromkeys(("accuracy", "gain", "low", "high"), pl.Float64)
     return PipelineCheck(
-        model=model.id,
+        frame=pl.DataFrame(
+            [asdict(cause) for cause in causes], schema={"change": pl.String, **types}
+        ),
+        model=first.id,
         n=n,
         measured=measured,
         published=published,
@@ -121,7 +175,21 @@ def check_pipeline(
         high=discrepancy + half,
         causes=tuple(causes),
         likely=_likely(discrepancy, half, published, causes),
+        level=level,
     )
+
+
+def _published(model: str) -> tuple[float, int]:
+    """The model's ImageNet accuracy in the shipped timm table, and on how many images."""
+    from shiftbed.testbed import published
+
+    prefix, _, name = model.partition(":")
+    if prefix != "timm":
+        raise InputError(f"give --published: the shipped table has timm's models, not {model!r}")
+    bed = published("timm")
+    row = bed.model_index(name.partition("?")[0])
+    column = bed.setting_index("imagenet")
+    return float(bed.value[row, column]), int(bed.n[row, column]) or bed.usual_size("imagenet")
 
 
 def _variants(own: Preprocessing) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -21,16 +21,13 @@ catalogue = "imagenet-a"            # adds the ID twin imagenet@imagenet-a-class
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shiftbed.catalogue import KnownShift, TestSetEntry, find, policy_of, shift, tasks, through
+from shiftbed.engine.plan import SettingPlan, TestSetSpec, corrupted_copy
 from shiftbed.errors import InputError, unknown
 from shiftbed.labels import LabelPolicy
-from shiftbed.records import Shift
-
-if TYPE_CHECKING:
-    from shiftbed.engine.spec import SettingSpec, TestSetSpec
-
+from shiftbed.records import Setting, Shift
 
 POLICY_KEYS = ("policy", "through")
 POLICIES = ("catalogue", "full")
@@ -66,56 +63,47 @@ def near(path: str, base: Path) -> str | None:
     return f"{name}@{base / where if where else ''}"
 
 
-def known_entry(test_set: "TestSetSpec") -> TestSetEntry | None:
-    """The catalogue's entry of a test set, None if it is none of the catalogue's."""
-    known = _split(test_set.path)
-    return None if known is None else find(known[0])
-
-
 def known_test_set(
     path: str,
     name: str | None,
     options: Mapping[str, Any] | None = None,
-    others: Collection["TestSetSpec"] = (),
-) -> "TestSetSpec | None":
+    others: Collection[TestSetSpec] = (),
+) -> TestSetSpec | None:
     """A test set of the catalogue under its own name; None if ``path`` is none.
 
     Corruptions on disk are called after the clean test set among ``others``.
     """
-    from shiftbed.engine.spec import TestSetSpec
-
     known = _split(path)
     if known is None:
         return None
     entry = find(known[0])
-    clean = None
-    own = entry.setting
-    if name is None and own.endswith("@disk"):
-        clean = next((o.name for o in others if known_name(o) == entry.family), entry.family)
-        own = clean + own.removeprefix(entry.family)
-    return TestSetSpec(name=name or own, path=path, options=dict(options or {}), clean=clean)
+    given = dict(options or {})
+    if name is not None or entry.perturbation is None:
+        return TestSetSpec(name=name or entry.setting, path=path, options=given)
+    clean = next((o.name for o in others if known_name(o) == entry.family), entry.family)
+    return corrupted_copy(clean, entry.perturbation, path, given)
 
 
-def known_name(test_set: "TestSetSpec") -> str | None:
+def known_name(test_set: TestSetSpec) -> str | None:
     """The catalogue's name of a test set."""
-    entry = known_entry(test_set)
-    return None if entry is None else entry.name
+    known = _split(test_set.path)
+    return None if known is None else find(known[0]).name
 
 
-def known_policy(test_set: "TestSetSpec", table: dict[str, Any], chosen: bool) -> Chosen | None:
-    """The label policy of a test set of the catalogue, ``policy`` and ``through`` taken out.
+def known_policy(name: str, path: str, table: dict[str, Any], chosen: bool) -> Chosen | None:
+    """The label policy of the test set at ``path``; ``policy`` and ``through`` are taken out.
 
     ``chosen``: whether the table has a label policy of its own already. None for a test set that
     is none of the catalogue's, and where the table decides.
     """
     wanted, source = table.pop("policy", None), table.pop("through", None)
-    entry = known_entry(test_set)
+    known = _split(path)
+    entry = None if known is None else find(known[0])
     if chosen and (wanted is not None or source is not None):
         raise InputError("a setting has a subset or map, or policy and through, not both")
     if entry is None and (wanted is not None or source is not None):
         raise InputError(
-            f"test set {test_set.name!r}: policy and through are for test sets of the catalogue, "
-            "NAME@DIR"
+            f"test set {name!r}: policy and through are for test sets of the catalogue, NAME@DIR"
         )
     if wanted not in (None, *POLICIES):
         raise unknown("policy of a setting", str(wanted), POLICIES)
@@ -142,9 +130,9 @@ def _target(entry: TestSetEntry) -> str:
 
 def with_catalogue(
     tables: Sequence[Mapping[str, Any]],
-    settings: Sequence["SettingSpec"],
-    test_sets: Collection["TestSetSpec"],
-) -> tuple[list[Mapping[str, Any]], tuple["SettingSpec", ...], list[Shift]]:
+    settings: Sequence[SettingPlan],
+    test_sets: Collection[TestSetSpec],
+) -> tuple[list[Mapping[str, Any]], tuple[SettingPlan, ...], list[Shift]]:
     """The ``[[shifts]]`` that are not the catalogue's; all settings; the catalogue's shifts."""
     rest: list[Mapping[str, Any]] = []
     found: list[Shift] = []
@@ -162,14 +150,14 @@ def with_catalogue(
             source, target = (_setting(text, one, test_sets) for text in (one.source, one.target))
             for setting in (source, target):
                 all_settings.setdefault(setting.id, setting)
-            whole = source.test_set.name
+            whole = source.images.name
             found.append(
                 Shift(
                     name=str(table.get("name", one.name)),
                     kind=one.kind,
                     source=(source.id,),
                     target=target.id,
-                    full_source=whole if source.relabel and whole in all_settings else None,
+                    full_source=whole if source.setting.relabel and whole in all_settings else None,
                     title=one.title,
                     task=one.task or "",
                 )
@@ -177,7 +165,7 @@ def with_catalogue(
     return rest, tuple(all_settings.values()), found
 
 
-def _shifts_of(name: str, test_sets: Collection["TestSetSpec"]) -> list[KnownShift]:
+def _shifts_of(name: str, test_sets: Collection[TestSetSpec]) -> list[KnownShift]:
     """One shift, or all pairs of a task whose two domains are among the test sets."""
     task = next((one for one in tasks() if one.name == name), None)
     if task is None:
@@ -201,17 +189,16 @@ def _shifts_of(name: str, test_sets: Collection["TestSetSpec"]) -> list[KnownShi
     return both
 
 
-def _setting(text: str, known: KnownShift, test_sets: Collection["TestSetSpec"]) -> "SettingSpec":
+def _setting(text: str, known: KnownShift, test_sets: Collection[TestSetSpec]) -> SettingPlan:
     """``NAME[@SUBSET-classes]`` as a setting of the test set that has that name."""
-    from shiftbed.engine.spec import SettingSpec, setting
+    from shiftbed.engine.testbed_file import plan_setting
 
     name, _, twin = text.partition("@")
     test_set = next((one for one in test_sets if known_name(one) == name), None)
     if test_set is None:
         raise InputError(f"shift {known.name!r} needs a test set with path = '{name}@DIR'")
     if not twin:
-        return setting(test_set, {})
+        return plan_setting(test_set, {})
     policy = policy_of(twin.removesuffix(_TWIN))
-    return SettingSpec(
-        id=f"{test_set.name}@{twin}", test_set=test_set, policy=policy.to_json(), relabel=True
-    )
+    made = Setting(test_set=test_set.name, policy=policy, policy_name=twin, relabel=True)
+    return SettingPlan(setting=made, images=test_set)

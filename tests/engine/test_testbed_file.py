@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from shiftbed.engine import read_spec
+from shiftbed.engine.testbed_file import read_testbed_toml
 from shiftbed.errors import InputError
 
 GOOD = """
@@ -48,7 +48,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_a_whole_spec(tmp_path):
-    spec = read_spec(write(tmp_path, GOOD))
+    spec = read_testbed_toml(write(tmp_path, GOOD))
     assert spec.name == "mine"
     assert spec.store == str(tmp_path / "kept")
     assert [m.name for m in spec.models] == ["timm:resnet18", "a"]
@@ -56,14 +56,14 @@ def test_a_whole_spec(tmp_path):
     assert spec.models[1].options["weights"] == str(tmp_path / "w.pth")
     assert spec.models[0].info == {"kind": "standard"}
     assert [s.id for s in spec.settings] == ["val", "val@classes-3-1", "animals"]
-    assert [s.relabel for s in spec.settings] == [False, True, False]
+    assert [s.setting.relabel for s in spec.settings] == [False, True, False]
     assert spec.shifts[0].source == ("val@classes-3-1",)
     assert spec.options == {"batch_size": 16}
 
 
 def test_every_test_set_is_a_setting_by_default(tmp_path):
     text = '[[models]]\nid = "timm:a"\n[[test_sets]]\nname = "v"\npath = "v"\n'
-    assert [s.id for s in read_spec(write(tmp_path, text)).settings] == ["v"]
+    assert [s.id for s in read_testbed_toml(write(tmp_path, text)).settings] == ["v"]
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_mistakes_are_named(tmp_path, old, new, message):
     assert old in GOOD
     path = write(tmp_path, GOOD.replace(old, new, 1))
     with pytest.raises(InputError, match=message) as caught:
-        read_spec(path)
+        read_testbed_toml(path)
     assert str(path) in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match="No such file"):
-        read_spec(tmp_path / "none.toml")
+        read_testbed_toml(tmp_path / "none.toml")

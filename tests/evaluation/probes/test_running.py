@@ -7,19 +7,13 @@ from scipy.special import softmax
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.probes import default_probe, probe_model
-from shiftbed.evaluation.probes.measure import into_parts
-from shiftbed.evaluation.probes.paths import window
-from shiftbed.evaluation.probes.probe import any_pairs
-from shiftbed.results.scores import score
+from shiftbed.evaluation.probes.pairs import any_pairs
+from shiftbed.evaluation.probes.paths import blend_amplitude, blend_phase, window
+from shiftbed.evaluation.probes.running import into_parts
+from shiftbed.results.scores import scores
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import probe_parts, probe_record, read_probe, remove_probe_part
-from tests.evaluation.probes.digits import (
-    blend_amplitude,
-    blend_phase,
-    plain_model,
-    some_digits,
-    torch_model,
-)
+from tests.evaluation.probes.digits import plain_model, some_digits, torch_model
 
 KEY = ("python:plain", "val", "amplitude")
 
@@ -66,7 +60,7 @@ def test_scores_have_n_and_a_gaussian_interval(folder, digits, tmp_path):
     names = ("amplitude", "pixel_within", "pixel_between", "jacobian")
     probe_model(store, model, digits, [default_probe(n, (8, 8)) for n in names], pairs=40)
     metrics = ["amplitude_hff", "amplitude_cd", "pixel_within_hff", "jacobian_norm", "phase_hff"]
-    table = score(store, metrics=metrics)
+    table = scores(store, metrics=metrics)
     row = {r["metric"]: r for r in table.iter_rows(named=True)}
     each = read_probe(store, model.id, "val", "amplitude")["hff"].to_numpy()
     assert row["amplitude_hff"]["value"] == pytest.approx(each.mean())
@@ -102,7 +96,7 @@ def test_what_is_there_is_not_measured_again(folder, digits, tmp_path):
     assert sum(calls) == 130 * 5
     assert probe_parts(store, *KEY) == [(0, 100), (100, 200), (200, 230)]
     assert read_probe(store, *KEY)[:150].equals(whole)
-    assert score(store, metrics=["amplitude_hff"])["n"].to_list() == [230]
+    assert scores(store, metrics=["amplitude_hff"])["n"].to_list() == [230]
 
 
 def test_other_parameters_or_images_are_refused(folder, digits, tmp_path):
@@ -128,11 +122,11 @@ def test_an_interrupted_probe_has_no_score_and_says_so(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         into_parts(store, KEY, about, 20, 10, piece)
     assert probe_record(store, *KEY)["status"] == "running"
-    row = score(store, metrics=["amplitude_hff"]).row(0, named=True)
+    row = scores(store, metrics=["amplitude_hff"]).row(0, named=True)
     assert row["value"] is None
     assert "interrupted" in row["note"]
     into_parts(store, KEY, about, 20, 10, lambda a, b: pl.DataFrame({"hff": [0.5] * (b - a)}))
-    assert score(store, metrics=["amplitude_hff"])["n"].to_list() == [20]
+    assert scores(store, metrics=["amplitude_hff"])["n"].to_list() == [20]
 
 
 def test_without_gradients_there_is_a_reason(folder, digits, tmp_path):
@@ -161,5 +155,5 @@ def test_an_unreadable_image_leaves_its_paths_out(tmp_path):
     store = PredictionStore(tmp_path / "store")
     model = plain_model(make_digits(tmp_path / "digits"))
     probe_model(store, model, images, [default_probe("amplitude", (8, 8), points=5)])
-    row = score(store, metrics=["amplitude_hff"]).row(0, named=True)
+    row = scores(store, metrics=["amplitude_hff"]).row(0, named=True)
     assert (row["n"], row["unreadable"]) == (3, 1)

@@ -1,0 +1,343 @@
+"""One cell: a model in a setting. What it is, how it is begun, and what a worker does with it.
+
+The only place where a model meets images for the store: runs, single evaluations, checkpoints of
+training, mixes of weights and the pipeline check all end here.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.engine.open_setting import Kept, OpenSetting, open_setting
+from shiftbed.engine.plan import (
+    DEFAULTS,
+    WARNING,
+    Done,
+    ModelSpec,
+    SettingPlan,
+    Task,
+    opened_store,
+)
+from shiftbed.errors import InputError
+from shiftbed.evaluation.backends import Backend, choose_backend
+from shiftbed.evaluation.models import Model, TorchModel, resolve
+from shiftbed.evaluation.models.memory import with_halving
+from shiftbed.evaluation.perturbations import NotApplicable, Perturbing
+from shiftbed.evaluation.predict import Perturb, Pixels, predict_part
+from shiftbed.labels import LabelPolicy
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
+
+FILES = ("onnx", "torch", "sklearn")
+
+
+def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> Done:
+    """Predict the parts of a task; each is written as soon as it is there."""
+    start = time.perf_counter()
+    store = opened_store(task.store)
+    record = store.cell(*task.key)
+    if record is None:
+        raise InputError(f"{task.key[0]!r} on {task.key[1]!r} was not prepared")
+    options = DEFAULTS | dict(task.options) | record["options"]
+    setting = open_setting(task.setting)
+    model = open_model(task.model, options)
+    said: list[str] = []
+    predict = _predictor(task, model, setting, record["backend"], options, said)
+    images = 0
+    for begin, stop in task.parts:
+        clock = time.perf_counter()
+        frame, unreadable = predict(begin, stop)
+        store.write_part(*task.key, begin, frame)
+        images += stop - begin
+        notes = tuple(f"unreadable: {u.example} ({u.reason})" for u in unreadable)
+        notes += tuple(dict.fromkeys(said))
+        said.clear()
+        seconds = time.perf_counter() - clock
+        report(Done(key=task.key, images=stop - begin, seconds=seconds, notes=notes))
+    return Done(key=task.key, images=images, seconds=time.perf_counter() - start)
+
+
+def _predictor(
+    task: Task,
+    model: Model,
+    setting: OpenSetting,
+    backend: str,
+    options: Mapping[str, Any],
+    said: list[str],
+) -> Callable[[int, int], tuple[Any, Any]]:
+    """From a range of examples to its part and the images that could not be read."""
+    kept = {key: options[key] for key in ("top", "keep_logits")}
+    if task.model.answers is not None and task.setting.perturb is None:
+        logits, unreadable = task.model.answers(setting)
+        if setting.policy is not None:
+            logits = setting.policy.apply(logits)
+        readable = np.ones(len(logits), dtype=bool)
+        readable[[one.row for one in unreadable]] = False
+
+        def answered(begin: int, stop: int) -> tuple[Any, Any]:
+            labels = setting.stored.labels[begin:stop]
+            some = {"readable": readable[begin:stop], **kept}
+            lost = [one for one in unreadable if begin <= one.row < stop]
+            return part_from_logits(logits[begin:stop], labels, **some), lost
+
+        return answered
+    scorer = _Halving(_backend(model, backend), said)
+    perturb = _perturb(task.setting.perturb, model, setting.policy, said)
+
+    def predicted(begin: int, stop: int) -> tuple[Any, Any]:
+        loaded = setting.batches(
+            model.preprocessing,
+            begin,
+            stop,
+            batch_size=options["batch_size"],
+            threads=options["threads"],
+            memory_gib=options["memory_gib"],
+        )
+        part = predict_part(
+            scorer,
+            loaded,
+            setting.stored.examples,
+            setting.stored.labels,
+            setting.policy,
+            begin,
+            stop,
+            on_unreadable=options["on_unreadable"],
+            perturb=perturb,
+            **kept,
+        )
+        return part.frame, part.unreadable
+
+    return predicted
+
+
+def prepare(
+    store: PredictionStore,
+    model: ModelSpec,
+    setting: SettingPlan,
+    options: Mapping[str, Any],
+    images: int | None = None,
+) -> dict[str, Any]:
+    """Write the cell's record before it starts: what will run, on what, with which backend.
+
+    A cell begun earlier keeps its backend and options, so that continuing gives the same bytes.
+    ``images``: how many the model will see in all, over all its cells.
+    """
+    old = store.cell(model.name, setting.id)
+    if old is not None and "backend" in old:
+        if old.get("status") == "failed":
+            store.write_cell(model.name, setting.id, _without(old, "error") | {"status": "running"})
+        return old
+    given = DEFAULTS | dict(options)
+    opened = open_model(model, given)
+    there = open_setting(setting)
+    if setting.perturb is not None and setting.perturb.needs_gradients:
+        check_applicable(setting.perturb, opened, there.policy, there.stored)
+        given["backend"] = "torch"
+    if model.answers is not None and setting.perturb is None:
+        chosen, report = "torch", {"note": "answered from features"}
+    else:
+        chosen, report = _choose(opened, given, there, images or len(there.stored))
+    described = opened.describe()
+    record = {
+        "status": "running",
+        "backend": chosen,
+        "backend_report": report,
+        "options": {k: given[k] for k in ("batch_size", "top", "keep_logits", "on_unreadable")},
+        "preprocessing": opened.preprocessing.describe(),
+        "model_details": described,
+        "seed": described.get("seed"),  # of random weights
+        "perturbation": None if setting.perturb is None else setting.perturb.describe(),
+        "info": dict(model.info),
+        "spec": model.spec,
+        "label_policy": there.stored.label_policy,
+        "fingerprint": there.stored.fingerprint,
+        "identity": identity(model, given, setting.perturb),
+        "n": len(there.stored),
+        **_provenance(),
+        **model.details,
+    }
+    store.write_cell(model.name, setting.id, record)
+    return record
+
+
+def check_applicable(
+    perturb: Perturbing, model: Model, policy: LabelPolicy | None, stored: StoredTestSet
+) -> None:
+    """Refuse, as ``NotApplicable``, what this model or test set cannot be perturbed by."""
+    if not perturb.needs_gradients:
+        return
+    perturb.on(model, policy)
+    if stored.label_sets is not None:
+        raise NotApplicable(f"{perturb.record.id} needs one label per image, not sets of labels")
+
+
+def identity(
+    model: ModelSpec, options: Mapping[str, Any], perturb: Perturbing | None = None
+) -> str | None:
+    """SHA-256 of what the model is, so that predictions of another are never taken for its own.
+
+    Of an open model its content; else of its line, its options and the contents of its files.
+    Folders do not matter; a changed file, preprocessing or precision does, and so does anything
+    about the perturbation (its seed, its steps). What code a ``python:`` function runs is not
+    looked at. None where it cannot be known (a bare function).
+    """
+    if "identity" in model.details:
+        return str(model.details["identity"])
+    if isinstance(model.source, Model):
+        if model.source.fingerprint is None:
+            return None
+        parts: list[Any] = ["object", model.source.fingerprint]
+    else:
+        given = {k: v for k, v in model.options.items() if k not in ("weights", "trusted")}
+        given.setdefault("preprocessing", options.get("preprocessing"))
+        given["precision"] = options.get("precision", "float32")
+        prefix, _, rest = model.source.partition(":")
+        name, _, query = rest.partition("?")
+        contents = [_digest(name)] if prefix in FILES else [name]
+        if "weights" in model.options:
+            contents.append(_digest(str(model.options["weights"])))
+        parts = [prefix, contents, query, given]
+    if perturb is not None:
+        parts.append(perturb.describe())
+    text = json.dumps(parts, sort_keys=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _digest(path: str) -> str:
+    """Hash of a file's bytes; of its name where it cannot be read (opening it will say why)."""
+    file = Path(path)
+    if not file.is_file():
+        return file.name
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+_models = Kept()
+
+
+def open_model(model: ModelSpec, options: Mapping[str, Any]) -> Model:
+    """The model, opened once; the last two stay open, told apart by content."""
+    if isinstance(model.source, Model):
+        return model.source
+    given = {k: v for k, v in model.options.items() if k != "preprocessing"}
+    given["preprocessing"] = model.options.get("preprocessing") or options.get("preprocessing")
+    given |= {"device": options["device"], "precision": options["precision"]}
+    source = model.source
+    key = (source, json.dumps(given, sort_keys=True, default=str), identity(model, options))
+    found: Model = _models.get(key, lambda: (resolve(source, **given), 1), limit=2)
+    return found
+
+
+_measured: dict[tuple[Any, ...], tuple[Model, str, dict[str, Any]]] = {}
+_backends: dict[tuple[int, str], tuple[Model, Backend]] = {}
+
+
+def _choose(
+    model: Model, options: Mapping[str, Any], setting: OpenSetting, images: int
+) -> tuple[str, dict[str, Any]]:
+    """The backend for a model, measured on its own first images, once per test set."""
+    wanted, size = str(options["backend"]), int(options["batch_size"])
+    if wanted == "torch" and isinstance(model, TorchModel):
+        chosen = choose_backend(model, [], backend=wanted)
+        return chosen.name, dict(chosen.report)
+    key = (id(model), setting.plan.setting.test_set, wanted, size)
+    if key in _measured:
+        return _measured[key][1:]
+    first = min(len(setting.stored), 2 * size)
+    loaded = setting.batches(model.preprocessing, 0, first, batch_size=size, threads=1)
+    sample = [pixels.transpose(0, 3, 1, 2) for _, pixels, _ in loaded if len(pixels)]
+    if not sample:
+        raise InputError(f"none of the first images of {setting.test_set.name!r} can be read")
+    chosen = choose_backend(model, sample, backend=wanted, images=images)
+    _backends.clear()
+    _backends[id(model), chosen.name] = model, chosen
+    _measured.clear()
+    _measured[key] = model, chosen.name, dict(chosen.report)
+    return chosen.name, dict(chosen.report)
+
+
+def _backend(model: Model, name: str) -> Backend:
+    """The backend of that name for an open model; only the last one is kept.
+
+    It is checked against torch on noise before it is used.
+    """
+    key = (id(model), name)
+    if key not in _backends:
+        _backends.clear()
+        height, width = model.preprocessing.size
+        shape = (2, model.preprocessing.channels, height, width)
+        noise = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+        wanted = name if isinstance(model, TorchModel) else "auto"
+        sample = [] if name == "torch" else [noise]
+        _backends[key] = model, choose_backend(model, sample, backend=wanted, rounds=1)
+    return _backends[key][1]
+
+
+class _Halving:
+    """A scorer that halves its batch when memory runs out, and says so."""
+
+    def __init__(self, backend: Backend, said: list[str]) -> None:
+        def report(before: int, after: int) -> None:
+            said.append(f"out of memory: batches of {before} halved to {after}")
+
+        self._run = with_halving(backend.logits, report)
+
+    def logits(self, pixels: Pixels) -> NDArray[np.float32]:
+        return self._run(pixels)
+
+
+def _perturb(
+    perturb: Perturbing | None, model: Model, policy: LabelPolicy | None, said: list[str]
+) -> Perturb | None:
+    if perturb is None:
+        return None
+    return perturb.on(model, policy, lambda warning: said.append(f"{WARNING}{warning}"))
+
+
+def _without(record: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {k: v for k, v in record.items() if k not in (*keys, "model", "setting")}
+
+
+@lru_cache(maxsize=1)
+def _provenance() -> dict[str, Any]:
+    """Versions, commit and hardware, for the record."""
+    return {"versions": dict(_versions()), "commit": _commit(), "hardware": _hardware()}
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "python", platform.python_version()
+    names = ("shiftbed", "numpy", "torch", "timm", "open_clip_torch", "onnxruntime", "pillow")
+    for name in (*names, "scikit-learn"):
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
+
+
+def _commit() -> str | None:
+    """The commit of the working directory, if it is a git checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _hardware() -> dict[str, Any]:
+    return {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "processors": os.cpu_count(),
+    }

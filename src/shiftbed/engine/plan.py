@@ -1,0 +1,248 @@
+"""What there is to do, as values: models and settings, the cells between them, and tasks.
+
+Text becomes these at the edge (a testbed.toml, a command line, arguments of ``evaluate``); inside,
+objects travel. A model or a test set may be an open object or say how it is opened: then it can go
+to another process.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.records import Perturbation, Setting, Shift
+from shiftbed.store import PredictionStore
+
+if TYPE_CHECKING:
+    from shiftbed.engine.open_setting import OpenSetting
+    from shiftbed.evaluation.data import TestSet, Unreadable
+    from shiftbed.evaluation.models import Model
+    from shiftbed.evaluation.perturbations import Perturbing
+
+PART = 1024
+"""Examples per part: the unit that is never lost and never split."""
+PARTS_PER_TASK = 4
+WARNING = "warning: "
+"""How notes begin that say why a number is not to be trusted."""
+Range = tuple[int, int]
+OPTIONS: dict[str, type | tuple[type, ...]] = {
+    "batch_size": int,
+    "backend": str,
+    "device": str,
+    "precision": str,
+    "top": int,
+    "keep_logits": bool,
+    "on_unreadable": str,
+    "threads": int,
+    "preprocessing": dict,
+    "memory_gib": (int, float),
+}
+"""Options of every cell, with their types."""
+DEFAULTS: dict[str, Any] = {
+    "batch_size": 64,
+    "backend": "auto",
+    "top": 5,
+    "keep_logits": False,
+    "on_unreadable": "skip",
+    "threads": 2,
+    "device": "cpu",
+    "precision": "float32",
+    "memory_gib": 0.5,
+}
+_ALLOWED = {
+    "on_unreadable": ("skip", "stop"),
+    "backend": ("auto", "torch", "compile", "onnxruntime"),
+}
+
+
+def check_options(given: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """Options of cells, refused where unknown, of the wrong type or not among the choices."""
+    for key, value in given.items():
+        if key not in OPTIONS:
+            raise unknown(f"key{where}", key, OPTIONS)
+        if not isinstance(value, OPTIONS[key]) or (value is True and OPTIONS[key] is int):
+            raise InputError(f"{key}{where} has the wrong type: {value!r}")
+        if key in _ALLOWED and value not in _ALLOWED[key]:
+            raise InputError(f"{key}{where} must be {' or '.join(_ALLOWED[key])}, got {value!r}")
+        if key in ("batch_size", "top", "threads") and isinstance(value, int) and value < 1:
+            raise InputError(f"{key}{where} must be at least 1, got {value!r}")
+    return dict(given)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelSpec:
+    """A model of a run: an open one, or how it is opened; and what is known of it."""
+
+    name: str
+    source: "str | Model"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """For opening it: weights, preprocessing, …"""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """Columns of the testbed's models: kind, parent, run, step, …"""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What else its cells' records say: recipe, arguments, identity."""
+    answers: "Callable[[OpenSetting], tuple[Any, Sequence[Unreadable]]] | None" = None
+    """Logits (N, K) of a setting without perturbation by another way than through its pixels, such
+    as a head on features that are known already; and the images that cannot be read."""
+
+    @property
+    def spec(self) -> str | None:
+        """The text it was made of, None for an object."""
+        return self.source if isinstance(self.source, str) else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TestSetSpec:
+    """A test set of a run by its path, and how it is read."""
+
+    __test__ = False
+
+    name: str
+    path: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    clean: str | None = None
+    """Name of the test set that this one is a corrupted copy of."""
+    perturbation: Perturbation | None = None
+    """Which copy it is."""
+
+    def open(self) -> "TestSet":
+        from shiftbed.evaluation.data import open_test_set
+
+        return open_test_set(self.path, name=self.clean or self.name, **self.options)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for the same images: a file that was replaced has another one."""
+        path = Path(self.path)
+        about = path.stat() if path.is_file() else None
+        seen = None if about is None else (about.st_size, about.st_mtime_ns, about.st_ino)
+        return (type(self).__name__, self.path, self.clean or self.name, repr(self.options), seen)
+
+
+def corrupted_copy(
+    clean: str, perturbation: Perturbation, path: str, options: Mapping[str, Any]
+) -> TestSetSpec:
+    """A test set that is a perturbed copy, on disk, of the one called ``clean``."""
+    name = Setting(test_set=clean).perturbed(perturbation).id
+    return TestSetSpec(
+        name=name, path=path, options=options, clean=clean, perturbation=perturbation
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SettingPlan:
+    """A setting of a run: the value, where its images are, and what is done to them."""
+
+    setting: Setting
+    images: "TestSetSpec | TestSet"
+    perturb: "Perturbing | None" = None
+    """Done in memory; None for nothing, or for what is perturbed on disk."""
+
+    @property
+    def id(self) -> str:
+        return self.setting.id
+
+    @property
+    def test_set_name(self) -> str:
+        return self.images.name
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for plans of the same images under the same labels: perturbations do not matter."""
+        one = self.setting
+        own = self.images.key if isinstance(self.images, TestSetSpec) else (id(self.images),)
+        policy = None if one.policy is None else one.policy.to_json()
+        return (*own, policy, one.relabel, one.share, one.seed if one.share is not None else 0)
+
+
+def opened_store(store: str | PredictionStore) -> PredictionStore:
+    return store if isinstance(store, PredictionStore) else PredictionStore(store)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunSpec:
+    """What to run: models × settings."""
+
+    name: str
+    models: Sequence[ModelSpec]
+    settings: Sequence[SettingPlan]
+    shifts: Sequence[Shift] = ()
+    store: str | PredictionStore = "store"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """batch_size, backend, top, keep_logits, on_unreadable, …: see ``OPTIONS``."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CellPlan:
+    """One model in one setting, with the parts that are still missing."""
+
+    model: ModelSpec
+    setting: SettingPlan
+    n: int
+    missing: tuple[Range, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.model.name, self.setting.id
+
+    @property
+    def images(self) -> int:
+        """Images still to predict."""
+        return sum(stop - start for start, stop in self.missing)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """A few parts of one cell, for one worker. Only this and ``Done`` travel; results do not."""
+
+    work: ClassVar[str] = "shiftbed.engine.cell:execute"
+    """The function that does it, MODULE:NAME."""
+    store: str | PredictionStore
+    model: ModelSpec
+    setting: SettingPlan
+    parts: tuple[Range, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.model.name, self.setting.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a worker says of a task, or of one part of it."""
+
+    key: tuple[str, str]
+    images: int = 0
+    seconds: float = 0.0
+    error: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def ranges(n: int, size: int = PART) -> list[Range]:
+    """0 … n−1 in runs of ``size``.
+
+    >>> ranges(5, 2)
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    return [(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def missing(store: PredictionStore, model: str, setting: str, n: int) -> tuple[Range, ...]:
+    """The parts of a cell that are not in the store."""
+    return tuple(store.missing(model, setting, ranges(n)))
+
+
+def tasks(
+    cell: CellPlan, store: str | PredictionStore, options: Mapping[str, Any]
+) -> Iterator[Task]:
+    """The cell cut into tasks, so that several workers can share a large one."""
+    for i in range(0, len(cell.missing), PARTS_PER_TASK):
+        yield Task(
+            store=store,
+            model=cell.model,
+            setting=cell.setting,
+            parts=cell.missing[i : i + PARTS_PER_TASK],
+            options=options,
+        )

@@ -1,0 +1,84 @@
+"""What ``import shiftbed as sb`` gives: pinned, and the same whatever else was imported."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import shiftbed as sb
+
+PROMISED = (
+    "published open_testbed import_results model TestSet Setting Shift Corruption attacks evaluate "
+    "score place fit rank compare groups correlate similarity estimate mix predictiveness "
+    "predictors factors patterns effects plan probe train interpolate soup linear_probe difficulty "
+    "consistency captions reproduce plot report card Monitor"
+)
+BESIDES = (
+    "LINEAR LOGIT PROBIT Baseline InputError Perturbation PredictionStore Result Robustness "
+    "Testbed check check_data clopper_pearson corrupt effective_robustness fit_baseline mce "
+    "read_testbed run serve shifts testbeds transfer write_testbed"
+)
+
+
+def run(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_names():
+    assert sorted(sb.__all__) == sorted(f"{PROMISED} {BESIDES}".split())
+    assert set(sb.__all__) <= set(dir(sb))
+
+
+def test_every_name_can_be_had_and_is_what_it_says():
+    code = """
+import shiftbed as sb, types
+for name in sb.__all__:
+    found = getattr(sb, name)
+    assert name == "attacks" or not isinstance(found, types.ModuleType), name
+    own = getattr(found, "__name__", name)
+    assert own.rpartition(".")[2] == name, (name, own)
+print("fine")
+"""
+    assert run(code) == "fine\n"
+
+
+def test_no_name_is_a_subpackage():
+    """Importing a subpackage sets an attribute of the package: it would replace the function."""
+    parts = {p.stem for p in Path(sb.__file__).parent.iterdir() if p.suffix == ".py" or p.is_dir()}
+    assert not parts & set(sb.__all__)
+
+
+def test_names_stay_after_every_submodule_was_imported():
+    code = """
+import importlib, pkgutil, warnings
+import shiftbed as sb
+warnings.simplefilter("ignore")
+before = {name: getattr(sb, name) for name in sb.__all__}
+for found in pkgutil.walk_packages(sb.__path__, "shiftbed."):
+    importlib.import_module(found.name)
+for name, value in before.items():
+    assert getattr(sb, name) is value, name
+from shiftbed import *
+assert evaluate is before["evaluate"]
+print("fine")
+"""
+    assert run(code) == "fine\n"
+
+
+def test_import_is_light():
+    code = """
+import sys, shiftbed
+print(sorted({"torch", "matplotlib", "scipy.stats", "polars", "numpy"} & set(sys.modules)))
+"""
+    assert run(code) == "[]\n"
+
+
+def test_what_type_checkers_see_is_what_there_is():
+    stub = Path(sb.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    imports = [node for node in ast.walk(ast.parse(stub)) if isinstance(node, ast.ImportFrom)]
+    seen = {alias.asname: str(node.module) for node in imports for alias in node.names}
+    assert seen == {name: f"shiftbed.{module}" for name, module in sb._MODULE.items()}
