@@ -12,7 +12,7 @@ from statsmodels.stats.outliers_influence import variance_inflation_factor
 
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.analysis.id_sets import (
-    choose_id_sets,
+    IdSets,
     collinearity,
     examine,
     partial_residuals,
@@ -20,6 +20,10 @@ from shiftbed.analysis.id_sets import (
     ridge_path,
 )
 from shiftbed.errors import InputError
+
+
+def choose_id_sets(x, y, penalties=None, **options) -> IdSets:
+    return examine(fit_baseline(x, y, bootstrap=0, **options), penalties)
 
 
 def study(

@@ -27,10 +27,9 @@ def test_testbeds_without_synthetic_shifts_say_so():
         synthetic_natural(sb.published("openclip"), models="all")
 
 
-def test_the_workflow_gives_a_table_and_a_heatmap(imagenet):
+def test_the_workflow_gives_a_table(imagenet):
     found = correlate(imagenet, synthetic=["avg_pgd", "greyscale"], natural=["imagenet-v2"])
     rows = found.to_dict()["correlations"]
     (table,) = found.tables()
     assert table.columns == ("synthetic", "imagenet-v2")
     assert [row[1] for row in table.rows] == [f"{row['r']:.2f}" for row in rows]
-    assert found.chart().values[:, 0].tolist() == [row["r"] for row in rows]

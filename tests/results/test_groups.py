@@ -113,20 +113,15 @@ def test_unknown_columns_and_too_few_ids(imagenet):
         single_and_multi(imagenet, ["val"], ["greyscale"])
 
 
-def test_the_workflow_gives_tables_json_and_charts(imagenet, mixes):
+def test_the_workflow_gives_tables_and_json(imagenet, mixes):
     found = groups(imagenet, shift=["imagenet-v2", "objectnet"])
     assert found.to_dict().keys() == {"groups", "scales"}
     assert found.frame.equals(group_table(imagenet, ["imagenet-v2", "objectnet"]))
-    bars = found.chart()
-    assert bars.categories == ("imagenet-v2", "objectnet", "Average")
-    more = found.frame.filter(pl.col("group") == "more-data")["mean"]
-    assert bars.values[bars.series.index("more-data")] == pytest.approx(100 * more.to_numpy())
     own = {"A": "a", "B": "b"}
     both = groups(mixes, id=["a", "b"], ood=["ood"], by="training_data", own_id=own,
                   mixed="training_data=A+B")  # fmt: skip
     assert both.to_dict().keys() == {"fits", "rank_agreement", "without_mixed"}
     assert [table.rows[0][0] for table in both.tables()] == ["ood"] * 3
-    assert both.chart().values.shape == (3, 1)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shiftbed.analysis.baseline import Baseline, OnBoundary, fit_baseline
+from shiftbed.analysis.baseline import Baseline
 from shiftbed.errors import InputError
-from shiftbed.scales import LOGIT, Scale
 
 Floats = NDArray[np.float64]
 MOST = 12
@@ -28,7 +27,7 @@ ALIKE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Subset:
+class IdSubset:
     """A fit through some of the ID sets, judged on models it has not seen."""
 
     id_settings: tuple[str, ...]
@@ -88,62 +87,35 @@ class IdSets:
 
     baseline: Baseline
     """The fit through all of them."""
-    subsets: tuple[Subset, ...]
+    subsets: tuple[IdSubset, ...]
     """All of them, the least PRESS first."""
     ridge: RidgePath
     collinearity: Collinearity
 
     @property
-    def best(self) -> Subset:
+    def best(self) -> IdSubset:
         return self.subsets[0]
 
     @property
-    def chosen(self) -> Subset:
+    def chosen(self) -> IdSubset:
         return next(subset for subset in self.subsets if subset.chosen)
 
 
-def choose_id_sets(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    models: Sequence[str] | None = None,
-    id_settings: Sequence[str] | None = None,
-    ood_setting: str = "ood",
-    scale: str | Scale = LOGIT,
-    sizes: ArrayLike | None = None,
-    on_boundary: OnBoundary = "raise",
-    penalties: ArrayLike | None = None,
-) -> IdSets:
-    """Subsets, ridge path and warnings for ID accuracies x (m, k) and OOD accuracies y (m,).
+def examine(whole: Baseline, penalties: ArrayLike | None = None) -> IdSets:
+    """Subsets, ridge path and warnings for the ID settings of a plane.
 
     All subsets are fitted on the same models: those that have every ID accuracy.
 
+    >>> from shiftbed.analysis.baseline import fit_baseline
     >>> rng = np.random.default_rng(0)
     >>> a, b, c = rng.uniform(0.3, 0.8, (3, 60))
-    >>> found = choose_id_sets(np.column_stack([a, b, c]), 0.5 * a + 0.3 * b, scale="linear",
-    ...                        id_settings=["a", "b", "c"])
-    >>> found.chosen.id_settings
+    >>> plane = fit_baseline(np.column_stack([a, b, c]), 0.5 * a + 0.3 * b, scale="linear",
+    ...                      id_settings=["a", "b", "c"])
+    >>> examine(plane).chosen.id_settings
     ('a', 'b')
     """
-    given = np.asarray(x, dtype=np.float64)
-    if given.ndim != 2 or given.shape[1] < 2:
-        raise InputError(f"choosing ID settings needs at least 2, got an array of {given.shape}")
-    whole = fit_baseline(
-        given,
-        y,
-        models=models,
-        id_settings=id_settings,
-        ood_setting=ood_setting,
-        scale=scale,
-        sizes=sizes,
-        on_boundary=on_boundary,
-        bootstrap=0,
-    )
-    return examine(whole, penalties)
-
-
-def examine(whole: Baseline, penalties: ArrayLike | None = None) -> IdSets:
-    """The same from a finished fit through all ID settings."""
+    if len(whole.id_settings) < 2:
+        raise InputError(f"choosing ID settings needs at least 2, got {len(whole.id_settings)}")
     piece = whole.lines[0]
     if len(whole.lines) > 1 or np.ptp(piece.row_weights) > 1e-12:
         raise InputError("ID settings are chosen for one unweighted fit without a knee")
@@ -173,17 +145,22 @@ def press(design: Floats, y: Floats) -> Floats:
 
     No model may determine a weight alone (h = 1): it cannot be predicted without itself.
     """
+    residual, rest = _left(design, y)
+    return np.asarray(residual / rest)
+
+
+def _left(design: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Residuals (m,) of the least-squares fit of y on design, and 1 − h of each model."""
     q, _ = np.linalg.qr(design)
-    residual = y - q @ (q.T @ y)
-    return np.asarray(residual / (1.0 - (q**2).sum(axis=1)))
+    return y - q @ (q.T @ y), 1.0 - (q**2).sum(axis=1)
 
 
-def _subsets(whole: Baseline, scaled: Floats, y: Floats) -> tuple[Subset, ...]:
+def _subsets(whole: Baseline, scaled: Floats, y: Floats) -> tuple[IdSubset, ...]:
     m, k = scaled.shape
     columns = [c for size in range(1, k + 1) for c in combinations(range(k), size)]
-    errors = np.empty((len(columns), m))
-    for i, chosen in enumerate(columns):
-        errors[i] = press(np.column_stack([np.ones(m), scaled[:, chosen]]), y)
+    designs = (np.column_stack([np.ones(m), scaled[:, chosen]]) for chosen in columns)
+    residuals, rest = np.swapaxes([_left(design, y) for design in designs], 0, 1)
+    errors = residuals / rest
     squared = errors**2
     total = squared.sum(axis=1)
     best = int(total.argmin())
@@ -196,17 +173,15 @@ def _subsets(whole: Baseline, scaled: Floats, y: Floats) -> tuple[Subset, ...]:
     fewest = min(near, key=lambda i: (len(columns[i]), total[i]))
     found = []
     for i in np.argsort(total, kind="stable"):
-        fit = np.column_stack([np.ones(m), scaled[:, columns[i]]])
-        rest = y - fit @ np.linalg.lstsq(fit, y, rcond=None)[0]
         found.append(
-            Subset(
+            IdSubset(
                 id_settings=tuple(whole.id_settings[j] for j in columns[i]),
                 n=m,
                 press=float(total[i]),
                 loo_r2=1.0 - float(total[i]) / total_y,
                 loo_mae=float(off[i].mean()),
                 loo_mae_se=float(off[i].std(ddof=1) / np.sqrt(m)),
-                r2=1.0 - float(rest @ rest) / total_y,
+                r2=1.0 - float(residuals[i] @ residuals[i]) / total_y,
                 worse=float(gap[i].mean()),
                 worse_se=float(gap_se[i]),
                 best=int(i) == best,

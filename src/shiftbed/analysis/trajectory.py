@@ -43,15 +43,7 @@ class Peak:
     n: int
 
 
-def average_runs(
-    x: ArrayLike,
-    rho: ArrayLike,
-    run: ArrayLike,
-    *,
-    bins: int = 100,
-    low: float | None = None,
-    high: float | None = None,
-) -> Binned:
+def average_runs(x: ArrayLike, rho: ArrayLike, run: ArrayLike, *, bins: int = 100) -> Binned:
     """Mean and standard deviation of ρ in bins of equal width between the ends of x.
 
     As ``scipy.stats.binned_statistic`` bins: [a, b), the last one with its right end.
@@ -69,14 +61,11 @@ def average_runs(
         raise InputError("no checkpoint has both an ID accuracy and ρ")
     if bins < 1:
         raise InputError(f"bins must be at least 1, is {bins}")
-    first = float(at.min()) if low is None else low
-    last = float(at.max()) if high is None else high
+    first, last = float(at.min()), float(at.max())
     if first == last:
         first, last = first - 0.5, last + 0.5
     edges = np.linspace(first, last, bins + 1)
     place = np.clip(np.searchsorted(edges, at, side="right") - 1, 0, bins - 1)
-    inside = (at >= first) & (at <= last)
-    at, y, who, place = at[inside], y[inside], who[inside], place[inside]
     n = np.bincount(place, minlength=bins)
     used = np.flatnonzero(n)
     mean = np.bincount(place, weights=y, minlength=bins)[used] / n[used]

@@ -104,7 +104,8 @@ def trust_line(
     checks = [_pattern(pattern)] if pattern is not None else []
     checks.append(_boundary(int(edge.sum()), int(there.sum()), chosen, limits))
     n = int((there & ~edge).sum())
-    checks.append(_models(n, limits))
+    enough = f"{n} models, at least {limits.models} are wanted"
+    checks.append(_check("models", float(n), limits.models, n >= limits.models, enough))
     try:
         line = fit_baseline(
             points[there, 0],
@@ -117,7 +118,7 @@ def trust_line(
         )
     except InputError as error:
         text = str(error).split(" for ")[0]
-        checks.append(Check(name="fit", value=None, limit=0.0, passed=False, text=text))
+        checks.append(_check("fit", None, 0.0, False, text))
     else:
         kept = np.flatnonzero(there)[line.lines[0].fitted]
         checks += _of_fit(line, limits)
@@ -127,35 +128,20 @@ def trust_line(
     return Trust(trusted=not failed, reasons=failed, checks=tuple(checks), n=n)
 
 
-def _skipped(name: str, limit: float, text: str) -> Check:
-    return Check(name=name, value=None, limit=limit, passed=None, text=text)
+def _check(name: str, value: float | None, limit: float, passed: bool | None, text: str) -> Check:
+    return Check(name=name, value=value, limit=float(limit), passed=passed, text=text)
 
 
 def _pattern(pattern: str) -> Check:
     held = pattern == "increasing"
     text = "the scatter is an increasing line" if held else f"the scatter is {pattern}, not a line"
-    return Check(name="pattern", value=None, limit=0.0, passed=held, text=text)
-
-
-def _models(n: int, limits: Limits) -> Check:
-    return Check(
-        name="models",
-        value=float(n),
-        limit=float(limits.models),
-        passed=n >= limits.models,
-        text=f"{n} models, at least {limits.models} are wanted",
-    )
+    return _check("pattern", None, 0.0, held, text)
 
 
 def _boundary(edge: int, n: int, scale: Scale, limits: Limits) -> Check:
-    share = edge / n if n else 0.0
-    return Check(
-        name="boundary",
-        value=share,
-        limit=limits.on_boundary,
-        passed=share <= limits.on_boundary,
-        text=f"{edge} of {n} models are at exactly 0 or 1 and have no {scale.name}",
-    )
+    share, most = edge / n if n else 0.0, limits.on_boundary
+    text = f"{edge} of {n} models are at exactly 0 or 1 and have no {scale.name}"
+    return _check("boundary", share, most, share <= most, text)
 
 
 def _of_fit(line: Baseline, limits: Limits) -> list[Check]:
@@ -165,36 +151,21 @@ def _of_fit(line: Baseline, limits: Limits) -> list[Check]:
     hat = np.einsum("ij,jk,ik->i", piece.design, piece.gram_inverse, piece.design)
     variance = max(piece.sigma**2, 1e-30)
     cook = piece.residuals**2 * hat / (2.0 * variance * np.maximum(1.0 - hat, 1e-12) ** 2)
-    far, strong = int(hat.argmax()), int(cook.argmax())
+    far, strong = line.models[int(hat.argmax())], line.models[int(cook.argmax())]
+    most = {"leverage": float(hat.max()), "influence": float(cook.max())}
     r2 = line.r2 if np.isfinite(line.r2) else None
+    about_r2 = "all OOD accuracies are the same" if r2 is None else f"R² is {r2:.2f}"
+    about_reach = f"ID accuracies range over {100 * reach:.1f} points only"
+    about = {
+        "leverage": f"one model is far from all others on ID data: {far}",
+        "influence": f"one model turns the line: {strong}",
+    }
     return [
-        Check(
-            name="r2",
-            value=r2,
-            limit=limits.r2,
-            passed=r2 is not None and r2 >= limits.r2,
-            text="all OOD accuracies are the same" if r2 is None else f"R² is {r2:.2f}",
-        ),
-        Check(
-            name="support",
-            value=reach,
-            limit=limits.support,
-            passed=reach >= limits.support,
-            text=f"ID accuracies range over {100 * reach:.1f} points only",
-        ),
-        Check(
-            name="leverage",
-            value=float(hat[far]),
-            limit=limits.leverage,
-            passed=bool(hat[far] <= limits.leverage),
-            text=f"one model is far from all others on ID data: {line.models[far]}",
-        ),
-        Check(
-            name="influence",
-            value=float(cook[strong]),
-            limit=limits.influence,
-            passed=bool(cook[strong] <= limits.influence),
-            text=f"one model turns the line: {line.models[strong]}",
+        _check("r2", r2, limits.r2, r2 is not None and r2 >= limits.r2, about_r2),
+        _check("support", reach, limits.support, reach >= limits.support, about_reach),
+        *(
+            _check(name, value, getattr(limits, name), value <= getattr(limits, name), about[name])
+            for name, value in most.items()
         ),
         _curvature(line, limits),
     ]
@@ -207,25 +178,21 @@ def _curvature(line: Baseline, limits: Limits) -> Check:
     z = piece.design[:, 1] - piece.design[:, 1].mean()
     gain, t, dof = _added(piece.design, z[:, None] ** 2, y)
     if dof < 1:
-        return _skipped("curvature", limits.curvature, "too few models to test for curvature")
+        text = "too few models to test for curvature"
+        return _check("curvature", None, limits.curvature, None, text)
     p = float(two_sided_p(np.sqrt(t), dof))
-    return Check(
-        name="curvature",
-        value=gain,
-        limit=limits.curvature,
-        passed=not (p < limits.p_value and gain >= limits.curvature),
-        text=f"curved: a square term explains a further {100 * gain:.1f} % (p = {p:.2g})",
-    )
+    passed = not (p < limits.p_value and gain >= limits.curvature)
+    text = f"curved: a square term explains a further {100 * gain:.1f} % (p = {p:.2g})"
+    return _check("curvature", gain, limits.curvature, passed, text)
 
 
 def _groups(line: Baseline, groups: Sequence[str | float | None] | None, limits: Limits) -> Check:
     """Do groups of at least 5 models have lines of their own?"""
-    if groups is None:
-        return _skipped("groups", limits.groups, "no groups were given")
-    names = np.array(["" if g is None else str(g) for g in groups])
+    names = np.array(["" if g is None else str(g) for g in groups or ()])
     large = [g for g in np.unique(names) if g and (names == g).sum() >= 5]
     if len(large) < 2:
-        return _skipped("groups", limits.groups, "fewer than two groups of 5 or more models")
+        text = "fewer than two groups of 5 or more models" if groups else "no groups were given"
+        return _check("groups", None, limits.groups, None, text)
     piece = line.lines[0]
     y = piece.design @ piece.coefficients + piece.residuals
     dummies = np.column_stack([names == g for g in large[1:]]).astype(np.float64)
@@ -233,16 +200,11 @@ def _groups(line: Baseline, groups: Sequence[str | float | None] | None, limits:
     extra = np.column_stack([dummies, dummies * piece.design[:, 1:2]])[inside]
     gain, f, dof = _added(piece.design[inside], extra, y[inside])
     if dof < 1:
-        return _skipped("groups", limits.groups, "too few models to test for groups")
+        return _check("groups", None, limits.groups, None, "too few models to test for groups")
     p = float(fdtrc(extra.shape[1], dof, f))
-    return Check(
-        name="groups",
-        value=gain,
-        limit=limits.groups,
-        passed=not (p < limits.p_value and gain >= limits.groups),
-        text=f"{len(large)} groups lie on lines of their own, which explain a further "
-        f"{100 * gain:.1f} % (p = {p:.2g})",
-    )
+    passed = not (p < limits.p_value and gain >= limits.groups)
+    text = f"{len(large)} groups lie on lines of their own, which explain a further "
+    return _check("groups", gain, limits.groups, passed, f"{text}{100 * gain:.1f} % (p = {p:.2g})")
 
 
 def _added(design: Floats, extra: Floats, y: Floats) -> tuple[float, float, int]:
@@ -262,16 +224,12 @@ def _added(design: Floats, extra: Floats, y: Floats) -> tuple[float, float, int]
 
 def _noise(line: Baseline, sizes: tuple[int, int] | None, limits: Limits) -> Check:
     """Share of the variance of S(x) that is not image noise: noise flattens the slope."""
+    least = limits.reliability
     if sizes is None:
         text = "test-set sizes are unknown: image noise is not checked"
-        return _skipped("reliability", limits.reliability, text)
+        return _check("reliability", None, least, None, text)
     piece = line.lines[0]
     variance = float(np.var(piece.design[:, 1], ddof=1))
     share = max(1.0 - float(piece.noise.mean()) / variance, 0.0)
-    return Check(
-        name="reliability",
-        value=share,
-        limit=limits.reliability,
-        passed=share >= limits.reliability,
-        text=f"{100 * (1 - share):.0f} % of the variance of ID accuracy is image noise",
-    )
+    text = f"{100 * (1 - share):.0f} % of the variance of ID accuracy is image noise"
+    return _check("reliability", share, least, share >= least, text)

@@ -2,64 +2,37 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from shiftbed.analysis.intervals import pearson
-from shiftbed.display import Cell, Table, number, records
+from shiftbed.display import Cell, Result, Table, number, records
 from shiftbed.errors import InputError
-from shiftbed.results.lines import TESTBED, Drawn, Source
+from shiftbed.results.lines import TESTBED, Source
 from shiftbed.testbed import Testbed, choose, open_testbed
 from shiftbed.testbed.select import Choice
-
-if TYPE_CHECKING:
-    from shiftbed.figures import Heatmap
 
 SYNTHETIC = ("corruption", "adversarial")
 NATURAL = ("natural-dataset", "consistency", "adversarially-filtered")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Correlated(Drawn):
+class Correlated(Result):
     """Pearson's r of ρ; ``frame`` has a row per pair: synthetic, natural, r, low, high, n."""
 
     testbed: str
 
     def tables(self) -> Iterable[Table]:
-        wide = self._wide()
+        wide = self.frame.pivot("natural", index="synthetic", values="r")
         columns: dict[str, Cell] = {"synthetic": "synthetic"}
         columns |= {name: (name, lambda r: number(r, 2)) for name in wide.columns[1:]}
-        return [Table.of(self._title, wide, columns, notes=self.notes)]
+        title = f"{self.testbed}: Pearson's r of ρ, synthetic × natural"
+        return [Table.of(title, wide, columns, notes=self.notes)]
 
     def to_dict(self) -> dict[str, Any]:
         return {"testbed": self.testbed, "correlations": records(self.frame)}
-
-    def chart(self) -> "Heatmap":
-        """r of every pair."""
-        from shiftbed.figures import Heatmap
-
-        wide = self._wide()
-        return Heatmap(
-            title=self._title,
-            rows=tuple(wide["synthetic"].to_list()),
-            columns=tuple(wide.columns[1:]),
-            values=wide.drop("synthetic").fill_null(np.nan).to_numpy(),
-            value_title="r",
-            low=-1.0,
-            high=1.0,
-            diverging=True,
-            notes=self.notes,
-            citation=self.citation,
-        )
-
-    @property
-    def _title(self) -> str:
-        return f"{self.testbed}: Pearson's r of ρ, synthetic × natural"
-
-    def _wide(self) -> pl.DataFrame:
-        return self.frame.pivot("natural", index="synthetic", values="r")
 
 
 def correlate(

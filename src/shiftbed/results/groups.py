@@ -2,22 +2,19 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
-from shiftbed.display import Cell, Table, interval, number, percent, points, records
+from shiftbed.display import Cell, Result, Table, interval, number, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
-from shiftbed.results.lines import TESTBED, Drawn, Source, adhoc
+from shiftbed.results.lines import TESTBED, Source, adhoc
 from shiftbed.scales import SCALES, Scale
 from shiftbed.testbed import Testbed, choose, open_testbed
 from shiftbed.testbed.select import Choice
-
-if TYPE_CHECKING:
-    from shiftbed.figures import Bars
 
 AVERAGE = "Average"
 _TITLES = {
@@ -29,7 +26,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Grouped(Drawn):
+class Grouped(Result):
     """ρ by group of models and R² by scale, or single-ID against multi-ID fits.
 
     ``frame`` is the first of ``parts``, which are tables by name: groups and scales, or fits,
@@ -62,28 +59,6 @@ class Grouped(Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         return {key: records(frame) for key, frame in self.parts.items()}
-
-    def chart(self) -> "Bars":
-        """Mean ρ of every group with its interval, or R² of every fit."""
-        from shiftbed.figures import Bars
-
-        by_group = "groups" in self.parts
-        row, column = ("group", "shift") if by_group else ("id", "ood")
-        frame = self.frame.with_columns(pl.col(row).fill_null("not given"))
-        grids = [
-            frame.pivot(column, index=row, values=key).drop(row).fill_null(np.nan).to_numpy()
-            for key in (("mean", "low", "high") if by_group else ("r2",))
-        ]
-        return Bars(
-            title=f"{self.testbed}: ρ by {self.by}" if by_group else _TITLES["fits"],
-            categories=tuple(frame[column].unique(maintain_order=True)),
-            series=tuple(frame[row].unique(maintain_order=True)),
-            values=grids[0] * 100 if by_group else grids[0],
-            low=grids[1] * 100 if by_group else None,
-            high=grids[2] * 100 if by_group else None,
-            y_title="mean ρ (points)" if by_group else "R²",
-            citation=self.citation,
-        )
 
 
 def groups(

@@ -1,6 +1,5 @@
 """The baseline of a shift: a line through one ID setting, a plane through several (``fit``)."""
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from shiftbed.testbed.select import Choice
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from shiftbed.figures import Chart, Plane, Scatter
+    from shiftbed.figures import Plane, Scatter
 
 Source = str | Path | Testbed | PredictionStore
 """What a testbed is opened from: a published one's name, a file, a store, or the testbed itself."""
@@ -73,31 +72,40 @@ def interval_notes(frame: pl.DataFrame) -> list[str]:
     return notes
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Drawn(Result):
-    """A result that has a chart."""
+    """A result about models and the lines of shifts, which it can draw."""
 
-    @abstractmethod
-    def chart(self) -> "Chart":
-        """The chart as finished data, for ``shiftbed.figures.draw`` and ``shiftbed.page.save``."""
+    testbed: Testbed
+    shifts: tuple[Shift, ...]
+    options: Mapping[str, Any]
+    """How the lines were fitted, as ``Testbed.fit`` takes it."""
+    level: float
+    marked: tuple[str, ...] = ()
+    """Models that charts mark and name."""
+    by: str | None = None
+    """The column of models that has one line per value."""
 
-    def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the chart onto matplotlib axes, or onto a new figure's; returns the axes."""
+    def chart(self, shift: str | None = None) -> "Scatter | Plane":
+        """All models and the line (or plane) of one shift, by default the first."""
+        from shiftbed.results.charts.scatter import plane, scatter
+
+        found = {one.name: one for one in self.shifts}
+        if shift is not None and shift not in found:
+            raise unknown("shift", shift, found)
+        wanted = found[shift] if shift is not None else self.shifts[0]
+        given = {"highlight": self.marked, "band_level": self.level, **self.options}
+        if len(wanted.source) == 1:
+            return scatter(self.testbed, wanted, by=self.by, **given)
+        if self.by is not None:
+            raise InputError("planes by group have no chart; fit one group, chosen by fit_on")
+        return plane(self.testbed, wanted, **given)
+
+    def plot(self, ax: "Axes | None" = None, *, shift: str | None = None) -> "Axes":
+        """Draw that chart onto matplotlib axes, or onto a new figure's; returns the axes."""
         from shiftbed.figures import draw
 
-        return draw(self.chart(), ax)
-
-
-def shift_chart(
-    testbed: Testbed, shift: Shift, *, by: str | None = None, **options: Any
-) -> "Scatter | Plane":
-    """Models over one ID accuracy and the line, or over two and the plane."""
-    from shiftbed.results.charts.scatter import plane, scatter
-
-    if len(shift.source) == 1:
-        return scatter(testbed, shift, by=by, **options)
-    if by is not None:
-        raise InputError("planes by group have no chart; fit one group, chosen by fit_on")
-    return plane(testbed, shift, **options)
+        return draw(self.chart(shift), ax)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -108,14 +116,8 @@ class Fitted(Drawn):
     (an ID setting or ``intercept``), estimate, low, high, n, r2, mae.
     """
 
-    testbed: Testbed
-    shift: Shift
-    options: Mapping[str, Any]
-    """How it was fitted, as ``Testbed.fit`` takes it."""
     lines: Mapping[str, Baseline]
     """By group; the only key is empty where models are not grouped."""
-    by: str | None
-    level: float
     id_sets: IdSets | None = None
     """Which of several ID settings to control for, where that was asked."""
 
@@ -142,13 +144,8 @@ class Fitted(Drawn):
                         "MAE (points)": percent(line.mae),
                     }
                 )
-        title = f"{self.testbed.name}: {self.testbed.line} of {self.shift.name}"
+        title = f"{self.testbed.name}: {self.testbed.line} of {self.baseline.shift}"
         return [_table(title, rows, self.notes)]
-
-    def chart(self) -> "Scatter | Plane":
-        """All models over ID accuracy, with the line (or lines) or the plane."""
-        given = {"by": self.by, "band_level": self.level, **self.options}
-        return shift_chart(self.testbed, self.shift, **given)
 
     def to_dict(self) -> dict[str, Any]:
         found = {group: _fit_dict(line, self.level) for group, line in self.lines.items()}
@@ -216,7 +213,7 @@ def fit(
         notes=tuple(notes),
         citation=bed.citation,
         testbed=bed,
-        shift=wanted,
+        shifts=(wanted,),
         options=options,
         lines=lines,
         by=by,

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,17 +15,12 @@ from shiftbed.analysis.intervals import benjamini_hochberg, check_fractions, che
 from shiftbed.display import Cell, Row, Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
-from shiftbed.results.lines import Drawn, Source, adhoc, interval_notes, shift_chart
+from shiftbed.results.lines import Drawn, Source, adhoc, interval_notes
 from shiftbed.results.sensitivity import Sensitivity
 from shiftbed.results.sensitivity import sensitivity as sensitivity_of
 from shiftbed.scales import Scale
 from shiftbed.testbed import Testbed, open_testbed
 from shiftbed.testbed.select import Choice
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from shiftbed.figures import Plane, Scatter
 
 YOURS = "your model"
 _SHIFT = (
@@ -57,12 +52,6 @@ class Placed(Drawn):
     (prediction_low, prediction_high), p_value, q_value, … (``Testbed.effective_robustness``)."""
 
     model: str
-    testbed: Testbed
-    """With the model added."""
-    shifts: tuple[Shift, ...]
-    options: Mapping[str, Any]
-    """How the lines were fitted, as ``Testbed.fit`` takes it."""
-    level: float
     nearest: pl.DataFrame
     """The models closest in (first) ID accuracy on the first shift, with their ρ."""
     sensitivity: tuple[Sensitivity, ...] | None = None
@@ -110,21 +99,6 @@ class Placed(Drawn):
             **tried,
             "citation": self.citation,
         }
-
-    def chart(self, shift: str | None = None) -> "Scatter | Plane":
-        """All models and the line of one shift (by default the first), this model marked."""
-        found = {one.name: one for one in self.shifts}
-        if shift is not None and shift not in found:
-            raise unknown("shift", shift, found)
-        wanted = found[shift] if shift is not None else self.shifts[0]
-        given = {"highlight": [self.model], "band_level": self.level, **self.options}
-        return shift_chart(self.testbed, wanted, **given)
-
-    def plot(self, ax: "Axes | None" = None, *, shift: str | None = None) -> "Axes":
-        """Draw the chart onto matplotlib axes, or onto a new figure's; returns the axes."""
-        from shiftbed.figures import draw
-
-        return draw(self.chart(shift), ax)
 
 
 def place(
@@ -192,6 +166,7 @@ def place(
         shifts=tuple(shifts),
         options=options,
         level=level,
+        marked=(name,),
         nearest=_nearest(table, own),
         sensitivity=tuple(tried) if sensitivity else None,
     )

@@ -2,22 +2,19 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from shiftbed.analysis.intervals import benjamini_hochberg, check_level
-from shiftbed.display import Cell, Result, Row, Table, interval, p_value, percent, points, records
+from shiftbed.display import Cell, Row, Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.lines import TESTBED, Drawn, Source, find_shift, interval_notes
 from shiftbed.scales import Scale
 from shiftbed.testbed import choose, open_testbed
 from shiftbed.testbed.select import Choice
-
-if TYPE_CHECKING:
-    from shiftbed.figures import Bars
 
 SORTED_BY = ("effective", "relative", "p_value", "target")
 
@@ -30,7 +27,6 @@ class Ranked(Drawn):
     title: str
     most: int
     """How many rows are shown; 0 for all."""
-    level: float
 
     @property
     def shown(self) -> pl.DataFrame:
@@ -54,13 +50,6 @@ class Ranked(Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         return {"n": len(self.frame), "models": records(self.shown)}
-
-    def chart(self) -> "Bars":
-        """ρ of the rows that are shown, with intervals."""
-        several = self.shown["shift"].n_unique() > 1
-        rows = self.shown.select("model", "shift").rows()
-        names = [f"{model}, {shift}" if several else model for model, shift in rows]
-        return _bars(self, self.title, names, ["ρ"], self.shown, [""])
 
 
 def rank(
@@ -97,10 +86,11 @@ def rank(
     wanted = None if several else find_shift(bed, shift, id, ood)
     if full_id and several and not any(one.full_source for one in bed.shifts):
         raise InputError(f"no shift of {bed.name} has a class twin to replace by the whole ID set")
-    found = bed.effective_robustness(
-        wanted, level=level, fdr=fdr, full_source=full_id,
-        scale=scale, models=fit_on, threshold=threshold,
-    )  # fmt: skip
+    shifts = bed.shifts if wanted is None else (wanted,)
+    if full_id:
+        shifts = tuple(s.on_full_source() if s.full_source or wanted else s for s in shifts)
+    options: dict[str, Any] = {"scale": scale, "models": fit_on, "threshold": threshold}
+    found = bed.effective_robustness(shifts, level=level, fdr=fdr, **options)
     names = bed.models.filter(pl.Series(choose(bed.models, only)))["model"]
     found = found.filter(pl.col("model").is_in(names.implode()))
     notes = [
@@ -114,6 +104,9 @@ def rank(
         citation=bed.citation,
         title=f"{bed.name}: {'all shifts' if wanted is None else wanted.name}",
         most=most,
+        testbed=bed,
+        shifts=shifts,
+        options=options,
         level=level,
     )
 
@@ -130,9 +123,7 @@ class Compared(Drawn):
     then the difference ρ(a) − ρ(b) with low, high, p_value, q_value and paired.
     """
 
-    testbed: str
     models: tuple[str, str]
-    level: float
     not_evaluated: tuple[str, ...]
     """Shifts on which one of the two was not evaluated."""
 
@@ -143,7 +134,7 @@ class Compared(Drawn):
             columns |= {f"{title} A": (f"{key}_a", form), f"{title} B": (f"{key}_b", form)}
         columns |= {"ρ A − ρ B": ("difference", points), "interval": _interval}
         columns["q"] = ("q_value", p_value)
-        title = f"{self.testbed}: A = {self.models[0]}, B = {self.models[1]}"
+        title = f"{self.testbed.name}: A = {self.models[0]}, B = {self.models[1]}"
         return [Table.of(title, self.frame, columns, notes=self.notes)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,40 +149,6 @@ class Compared(Drawn):
         ]
         found = {"models": list(self.models), "shifts": shifts}
         return found | {"not_evaluated": list(self.not_evaluated)}
-
-    def chart(self) -> "Bars":
-        """ρ of both models on every shift, with intervals."""
-        title = f"{self.testbed}: {self.models[0]} and {self.models[1]}"
-        shifts = self.frame["shift"].to_list()
-        return _bars(self, title, shifts, self.models, self.frame, ["_a", "_b"])
-
-
-def _bars(
-    result: Result,
-    title: str,
-    categories: Sequence[str],
-    series: Sequence[str],
-    frame: pl.DataFrame,
-    endings: Sequence[str],
-) -> "Bars":
-    """ρ with its interval; a series' columns are effective, low and high with its ending."""
-    from shiftbed.figures import Bars
-
-    value, low, high = (
-        100 * frame.select(key + ending for ending in endings).fill_null(np.nan).to_numpy().T
-        for key in ("effective", "low", "high")
-    )
-    return Bars(
-        title=title,
-        categories=tuple(categories),
-        series=tuple(series),
-        values=value,
-        low=low,
-        high=high,
-        y_title="ρ (points)",
-        notes=result.notes,
-        citation=result.citation,
-    )
 
 
 def compare(
@@ -217,13 +174,14 @@ def compare(
     rows = [bed.model_index(a), bed.model_index(b)]
     names = (bed.model_names[rows[0]], bed.model_names[rows[1]])
     given = [shift] if isinstance(shift, str | Shift) else shift
-    found, skipped = [], []
+    options: dict[str, Any] = {"scale": scale, "models": fit_on}
+    found, shifts, skipped = [], [], []
     for one in [bed.shift(s) for s in given] if given else bed.shifts:
         values = bed.value[rows][:, [bed.setting_index(s) for s in (*one.source, one.target)]]
         if not np.isfinite(values).all():
             skipped.append(one.name)
             continue
-        line = bed.fit(one, bootstrap=0, scale=scale, models=fit_on)
+        line = bed.fit(one, bootstrap=0, **options)
         judged = bed.judge(line, level=level)
         gap = asdict(bed.difference(line, *names, level=level))
         record: dict[str, Any] = {"shift": one.name}
@@ -233,6 +191,7 @@ def compare(
                 record[f"{key}_{which}"] = getattr(judged, key)[rows[i]]
         record |= {"difference": gap.pop("effective"), **gap}
         found.append(record)
+        shifts.append(one)
     if not found:
         raise InputError(f"{names[0]!r} and {names[1]!r} were not both evaluated on any shift")
     frame = pl.DataFrame(found).with_columns(
@@ -244,8 +203,11 @@ def compare(
         frame=frame,
         notes=(*notes, *interval_notes(frame)),
         citation=bed.citation,
-        testbed=bed.name,
-        models=names,
+        testbed=bed,
+        shifts=tuple(shifts),
+        options=options,
         level=level,
+        marked=names,
+        models=names,
         not_evaluated=tuple(skipped),
     )

@@ -245,29 +245,19 @@ class Testbed:
 
     def judge(self, baseline: Baseline, *, level: float = 0.95) -> Robustness:
         """ρ of every model of this testbed against a baseline, in the order of the models."""
-        columns = [self.setting_index(s) for s in (*baseline.id_settings, baseline.ood_setting)]
-        given: dict[str, Any] = {
-            "n_id": self.n[:, columns[:-1]],
-            "n_ood": self.n[:, columns[-1]],
-        }
-        position = self._positions(baseline)
-        x, y = self.value[:, columns[:-1]], self.value[:, columns[-1]]
-        whole = effective_robustness(baseline, x, y, position=position, level=level, **given)
-        known = self._known(baseline)
+        x, y, n_id, n_ood = self._arrays(baseline)
+        position, known = self._positions(baseline), self._known(baseline)
+
+        def placed(rows: Any, covariance: Floats | None = None) -> Robustness:
+            sizes: dict[str, Any] = {"n_id": n_id[rows], "n_ood": n_ood[rows], "level": level}
+            sizes |= {"position": position[rows], "covariance": covariance}
+            return effective_robustness(baseline, x[rows], y[rows], **sizes)
+
+        whole = placed(slice(None))
         if not (known[position >= 0].all() and known.any()):
             return whole
         rows = np.flatnonzero(known)
-        covariance = self._covariance(baseline, rows)
-        paired = effective_robustness(
-            baseline,
-            x[rows],
-            y[rows],
-            n_id=given["n_id"][rows],
-            n_ood=given["n_ood"][rows],
-            position=position[rows],
-            covariance=covariance,
-            level=level,
-        ).columns()
+        paired = placed(rows, self._covariance(baseline, rows)).columns()
         merged = {name: values.copy() for name, values in whole.columns().items()}
         for name, values in merged.items():
             values[rows] = paired[name]
@@ -276,8 +266,7 @@ class Testbed:
     def difference(self, baseline: Baseline, a: str, b: str, *, level: float = 0.95) -> Difference:
         """ρ(a) − ρ(b) against a baseline."""
         pair = np.array([self.model_index(a), self.model_index(b)])
-        columns = [self.setting_index(s) for s in (*baseline.id_settings, baseline.ood_setting)]
-        x, y = self.value[:, columns[:-1]], self.value[:, columns[-1]]
+        x, y, n_id, n_ood = self._arrays(baseline)
         for model, missing in zip((a, b), ~np.isfinite(x[pair, 0] + y[pair]), strict=True):
             if missing:
                 raise InputError(f"{model!r} was not evaluated on {baseline.shift!r}")
@@ -290,22 +279,22 @@ class Testbed:
             noise = joint_noise(
                 line,
                 baseline.scale,
-                off_boundary(x[rows], self.n[rows][:, columns[:-1]]),
-                off_boundary(y[rows], self.n[rows, columns[-1]]),
+                off_boundary(x[rows], n_id[rows]),
+                off_boundary(y[rows], n_ood[rows]),
                 np.searchsorted(rows, pair),
                 find_fitted(line, position[rows]),
                 covariance,
             )
-        return difference(
-            baseline,
-            x[pair],
-            y[pair],
-            n_id=self.n[pair][:, columns[:-1]].astype(np.float64),
-            n_ood=self.n[pair, columns[-1]].astype(np.float64),
-            noise=noise,
-            covariance=covariance,
-            level=level,
-        )
+        sizes = {"n_id": n_id[pair].astype(float), "n_ood": n_ood[pair].astype(float)}
+        joint: dict[str, Any] = {"noise": noise, "covariance": covariance, "level": level}
+        return difference(baseline, x[pair], y[pair], **sizes, **joint)
+
+    def _arrays(
+        self, baseline: Baseline
+    ) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
+        """ID accuracies (M, k), OOD accuracies (M,) and the sizes of both."""
+        *ids, ood = (self.setting_index(s) for s in (*baseline.id_settings, baseline.ood_setting))
+        return self.value[:, ids], self.value[:, ood], self.n[:, ids], self.n[:, ood]
 
     def _positions(self, baseline: Baseline) -> NDArray[np.int64]:
         """For each model its row among those given to the fit, −1 if it was not fitted."""
