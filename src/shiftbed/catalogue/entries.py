@@ -25,7 +25,7 @@ class TestSetEntry:
     family: str
     """What it is compared with: ``imagenet``, ``cifar-10``, or its task."""
     classes: int
-    images: int | None
+    images: int | None = None
     """How many there are where that is published."""
     also: tuple[int, ...] = ()
     """Other counts that are known to be right: of another release."""
@@ -104,7 +104,7 @@ class Domain:
     name: str
     type: str
     """real or artificial (wenzel2022, Table S1)."""
-    images: int | None
+    images: int | None = None
     folders: tuple[str, ...] = ()
     """What its directory may be called."""
     digest: str | None = None

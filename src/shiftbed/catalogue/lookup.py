@@ -2,14 +2,10 @@
 
 from dataclasses import replace
 
-from shiftbed.catalogue.domains import DIGITS, TASKS
 from shiftbed.catalogue.entries import DomainTask, KnownShift, TestSetEntry
-from shiftbed.catalogue.test_sets import CIFAR, IMAGENET
+from shiftbed.catalogue.test_sets import known_tasks, known_test_sets
 from shiftbed.errors import InputError, unknown
 
-_BY_NAME = {entry.name: entry for entry in (*IMAGENET, *CIFAR)}
-_TASKS = {task.name: task for task in (*TASKS, DIGITS)}
-_PAPER = {task.paper: task.name for task in TASKS}
 _REQUIRED = ("imagenet-c", "cifar-10-c")
 """Sets of many parts, of which one has to be chosen."""
 _FRAMES = {"imagenet-vid-robust": (22_179, "4d4e460186727098"), "ytbb-robust": (None, None)}
@@ -18,12 +14,15 @@ _FRAMES = {"imagenet-vid-robust": (22_179, "4d4e460186727098"), "ytbb-robust": (
 
 def entries() -> tuple[TestSetEntry, ...]:
     """All test sets; tasks domain by domain."""
-    return (*_BY_NAME.values(), *(one for task in _TASKS.values() for one in task.entries()))
+    return (
+        *known_test_sets().values(),
+        *(one for task in known_tasks().values() for one in task.entries()),
+    )
 
 
 def tasks() -> tuple[DomainTask, ...]:
     """wenzel2022's ten tasks, and the digits."""
-    return tuple(_TASKS.values())
+    return tuple(known_tasks().values())
 
 
 def names() -> tuple[str, ...]:
@@ -37,10 +36,15 @@ def find_task(name: str) -> DomainTask:
     >>> find_task("terra_incognita").title
     'Terra Incognita'
     """
-    task = _TASKS.get(_PAPER.get(name, name))
+    task = known_tasks().get(_own_name(name))
     if task is None:
-        raise unknown("task", name, _TASKS)
+        raise unknown("task", name, known_tasks())
     return task
+
+
+def _own_name(name: str) -> str:
+    """A task's name, from the one it has in wenzel2022."""
+    return next((t.name for t in known_tasks().values() if t.paper and t.paper == name), name)
 
 
 def find(name: str) -> TestSetEntry:
@@ -52,12 +56,12 @@ def find(name: str) -> TestSetEntry:
     'PACS, sketch'
     """
     head, *rest = name.split("/")
-    head = _PAPER.get(head, head)
-    if head in _TASKS:
-        return _domain(_TASKS[head], rest)
-    if head not in _BY_NAME:
-        raise unknown("test set of the catalogue", name, [*names(), *_TASKS])
-    entry = _BY_NAME[head]
+    head = _own_name(head)
+    if head in known_tasks():
+        return _domain(known_tasks()[head], rest)
+    if head not in known_test_sets():
+        raise unknown("test set of the catalogue", name, [*names(), *known_tasks()])
+    entry = known_test_sets()[head]
     if not rest and head in _REQUIRED:
         raise InputError(f"{head}: which part? write {head}/{entry.parts[2]} or another of them")
     if not rest:
@@ -76,16 +80,16 @@ def look_up(name: str) -> TestSetEntry | DomainTask | KnownShift:
     >>> look_up("imagenet-c").title, look_up("office_home").title
     ('ImageNet-C', 'Office-Home')
     """
-    if name in _BY_NAME:
-        return _BY_NAME[name]
-    if _PAPER.get(name, name) in _TASKS:
+    if name in known_test_sets():
+        return known_test_sets()[name]
+    if _own_name(name) in known_tasks():
         return find_task(name)
     known = {one.name: one for one in shifts()}
     if name in known:
         return known[name]
     if "/" in name:
         return find(name)
-    every = dict.fromkeys([*names(), *_TASKS, *known])
+    every = dict.fromkeys([*names(), *known_tasks(), *known])
     raise unknown("shift, test set or task", name, every)
 
 
@@ -108,13 +112,13 @@ def shifts() -> tuple[KnownShift, ...]:
     """Every shift: ImageNet's and CIFAR-10's, then the (ID, OOD) pairs of all tasks."""
     found = [
         _to(entry)
-        for entry in _BY_NAME.values()
+        for entry in known_test_sets().values()
         if entry.twin is not None and entry.name not in _REQUIRED
     ]
-    found += [_corruption(_BY_NAME[name]) for name in _REQUIRED]
+    found += [_corruption(known_test_sets()[name]) for name in _REQUIRED]
     found.append(_on_125())
     found += [_consistency(name) for name in _FRAMES]
-    return (*found, *(one for task in _TASKS.values() for one in _pairs(task)))
+    return (*found, *(one for task in known_tasks().values() for one in _pairs(task)))
 
 
 def shift(name: str) -> KnownShift:
@@ -162,7 +166,7 @@ def _on_125() -> KnownShift:
 
 def _consistency(name: str) -> KnownShift:
     """From the anchors of a video set (pm-0) to all frames within 10 (pm-10)."""
-    entry = _BY_NAME[name]
+    entry = known_test_sets()[name]
     return KnownShift(
         name=f"{name}-pm10",
         kind="consistency",
@@ -201,7 +205,7 @@ def count_of_pairs() -> str:
     >>> count_of_pairs().partition(":")[0]
     '172 (ID, OOD) pairs over 10 tasks and 36 data sets, 168 of them with held-out OOD'
     """
-    listed = [task for task in _TASKS.values() if task.paper]
+    listed = [task for task in known_tasks().values() if task.paper]
     pairs = [(task, *pair) for task in listed for pair in task.pairs]
     held = sum(bool(task.held_out(source, target)) for task, source, target in pairs)
     whole = [
