@@ -22,7 +22,7 @@ import polars as pl
 
 import shiftbed as sb
 from benchmarks.common import arguments, report
-from shiftbed.page import write_report
+from shiftbed.page.report import report as write_report
 
 DRAWING = """() => {
   const canvas = document.getElementById("scatter");

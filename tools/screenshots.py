@@ -18,7 +18,7 @@ from typing import Any
 from PIL import Image
 
 import shiftbed as sb
-from shiftbed.page import write_report
+from shiftbed.page.report import report
 
 IMAGENET = {
     "findings": "view=findings",
@@ -85,7 +85,7 @@ def main() -> None:
             pages.append((options.store, STORE))
         for number, (source, views) in enumerate(pages):
             path = Path(made) / f"{number}.html"
-            write_report(source, path)
+            report(source, path)
             take(browser, path, views, options.folder)
         browser.close()
     total = sum(f.stat().st_size for f in options.folder.glob("*.png"))

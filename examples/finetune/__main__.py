@@ -20,7 +20,8 @@ from examples.finetune.chart import by_steps
 from examples.finetune.data import domains
 from shiftbed.cli.main import app
 from shiftbed.errors import InputError
-from shiftbed.page import save, write_report
+from shiftbed.page import save
+from shiftbed.page.report import report
 from shiftbed.testbed import Testbed, open_testbed
 
 __all__ = ["STUDIES", "main", "prepare", "recipe_text", "smaller"]
@@ -121,7 +122,7 @@ def study(name: str, options: argparse.Namespace) -> None:
         for shift in bed.shifts:
             along.show(bed, shift.name)
         save(by_steps(bed, f"ρ along training: {name}"), options.folder / f"{name}.png", dpi=90)
-    write_report(str(options.folder / name / "store"), options.folder / f"{name}.html")
+    report(str(options.folder / name / "store"), options.folder / f"{name}.html")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import shiftbed as sb
-from shiftbed.page import write_report
+from shiftbed.page.report import report as write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 HOSTILE = "</script><img src=x onerror=alert(1)>"

@@ -104,7 +104,7 @@ def test_a_filter_refits_at_once(opened: Open) -> None:
 
 def test_a_long_column_is_filtered_by_text(opened: Open, tmp_path: Path) -> None:
     """timm has hundreds of architectures: models whose architecture contains a text."""
-    from shiftbed.page import write_report
+    from shiftbed.page.report import report as write_report
 
     bed = sb.published("timm")
     write_report(bed, tmp_path / "timm.html")

@@ -5,12 +5,12 @@ import re
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.page.card import card, to_html, to_markdown
+from shiftbed.page.card import card
 from tests.page.conftest import SETTING
 
 
 def test_numbers_are_those_of_the_testbed(imagenet):
-    text = to_markdown(card(imagenet, "resnet50_augmix", shifts=["imagenet-v2"]))
+    text = card("resnet50_augmix", imagenet, shifts=["imagenet-v2"]).to_markdown()
     row = imagenet.effective_robustness("imagenet-v2").filter(model="resnet50_augmix").to_dicts()[0]
     assert f"| {100 * row['effective']:+.2f} | {100 * row['low']:+.2f} … " in text
     assert "| val | 77.54 | 77.17 – 77.90 | 50000 |" in text
@@ -20,7 +20,7 @@ def test_numbers_are_those_of_the_testbed(imagenet):
 
 
 def test_a_model_out_of_line_opens_with_it(imagenet):
-    text = card(imagenet, "instagram-resnext101_32x16d").opening
+    text = card("instagram-resnext101_32x16d", imagenet).opening
     assert re.search(r"out of line .* on \d+ of 15 distribution shifts", text)
     assert "imagenet-r (+29.1 points)" in text
 
@@ -28,9 +28,9 @@ def test_a_model_out_of_line_opens_with_it(imagenet):
 def test_names_cannot_break_the_tables(imagenet):
     name = "a|b <img src=x onerror=alert(1)> [x](y) `c`\nd"
     bed = imagenet.with_model(name, {"val": 0.7, SETTING: 0.6})
-    made = card(bed, name, shifts=["imagenet-v2"])
-    assert "<img" not in to_html(made)
-    text = to_markdown(made)
+    made = card(name, bed, shifts=["imagenet-v2"])
+    assert "<img" not in made.to_html()
+    text = made.to_markdown()
     assert r"a\|b \<img src=x onerror=alert(1)\> \[x\](y) \`c\` d" in text
     widths = {line.replace(r"\|", "").count("|") for line in text.splitlines() if line[:1] == "|"}
     assert widths == {6, 10}
@@ -39,6 +39,24 @@ def test_names_cannot_break_the_tables(imagenet):
 def test_a_model_that_was_not_evaluated(imagenet):
     bed = imagenet.with_model("empty", {"greyscale": 0.5})
     with pytest.raises(InputError, match="was evaluated on no shift"):
-        card(bed, "empty")
+        card("empty", bed)
     with pytest.raises(InputError, match="unknown model"):
-        card(imagenet, "no-such-model")
+        card("no-such-model", imagenet)
+
+
+def test_the_level_is_that_of_every_interval(imagenet):
+    made = card("resnet50_augmix", imagenet, shifts=["imagenet-v2"], level=0.5)
+    line = imagenet.fit("imagenet-v2", bootstrap=0)
+    row = imagenet.robustness([line], level=0.5).filter(model="resnet50_augmix")
+    assert made.frame["low"].to_list() == row["low"].to_list()
+    assert f"{100 * row['low'][0]:+.2f} … " in made.to_markdown()
+
+
+def test_a_card_is_written_and_shown(imagenet, tmp_path):
+    for name, text in (("a.md", "## Robustness of"), ("a.html", "<section>")):
+        made = card("resnet50", imagenet, output=tmp_path / name, shifts=["imagenet-v2"])
+        assert (tmp_path / name).read_text(encoding="utf-8").startswith(text)
+    assert made._repr_html_() == (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "Effective robustness ρ" in str(made)
+    with pytest.raises(InputError, match=r"written to \.md or \.html, not '\.txt'"):
+        card("resnet50", imagenet, output=tmp_path / "a.txt")

@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 import shiftbed as sb
-from shiftbed.page import findings, write_report
 from shiftbed.page.document import chart_json, page, plain, waiting_page
+from shiftbed.page.findings import findings
+from shiftbed.page.report import report as write_report
 from tests.page.conftest import HOSTILE, SETTING
 
 
@@ -23,7 +24,7 @@ def test_the_page_says_what_was_found(tmp_path, imagenet):
     found = write_report(imagenet, tmp_path / "r.html", shifts=["imagenet-v2", "imagenet-r"])
     data, _ = data_of(tmp_path / "r.html")
     said = " ".join(one["text"] for one in data["findings"])
-    assert f"{found.out_of_line['model'].n_unique()} models are out of line" in said
+    assert f"{found.findings.out_of_line['model'].n_unique()} models are out of line" in said
     assert "imagenet-r (R² is 0.89)" in said
     line = next(s for s in data["shifts"] if s["name"] == "imagenet-v2")
     assert line["line"]["slopes"][0] == pytest.approx(0.9217, abs=1e-4)
@@ -92,9 +93,12 @@ def test_own_models_among_published_ones(tmp_path, imagenet):
     assert sum(data["models"]["own"]) == 1
     assert not data["models"]["in_fit_set"][-1]
     assert data["models"]["columns"]["testbed"][-1] == "own"
-    assert any(text.startswith("mine: ρ in points on imagenet-v2 +") for _, text in found.sentences)
+    assert any(
+        text.startswith("mine: ρ in points on imagenet-v2 +")
+        for _, text in found.findings.sentences
+    )
     line = imagenet.fit("imagenet-v2", bootstrap=0)
-    assert found.lines["slopes"][0].to_list() == pytest.approx(list(line.weights))
+    assert found.frame["slopes"][0].to_list() == pytest.approx(list(line.weights))
 
 
 def test_values_json_has():
@@ -126,3 +130,43 @@ def test_an_opening_of_ones_own(tmp_path, imagenet, capsys):
     assert [one["text"] for one in said[:2]] == ["What <b>we</b> say first.", "Then this."]
     assert len(said) > 2
     assert "<b>we</b>" not in text
+
+
+def test_a_report_says_where_and_what_is_left_out(tmp_path, imagenet):
+    made = write_report(imagenet, tmp_path / "r.html", shifts=["imagenet-v2"])
+    assert made.size == (tmp_path / "r.html").stat().st_size
+    first, *rest = str(made).splitlines()
+    assert first == f"wrote {tmp_path / 'r.html'} ({made.size / 1e6:.1f} MB, 1 shift)"
+    assert any(line.startswith("Not in it: Reliability (reliability needs") for line in rest)
+    assert len(made._repr_html_()) < 2000
+    assert json.loads(made.to_json())["missing"][0]["title"] == made.missing[0].title
+    assert write_report(imagenet, shifts=["imagenet-v2"]).output is None
+
+
+def test_each_line_is_fitted_once(imagenet, monkeypatch):
+    """A report fits one line per shift, and the patterns one through all models of each pair."""
+    from collections import Counter
+
+    from shiftbed.analysis import trust
+    from shiftbed.results import patterns
+    from shiftbed.testbed import record
+
+    fits = Counter()
+    tables = []
+
+    def counting(*arrays, models=(), scale="logit", knee=None, **options):
+        fits[options.get("shift", ""), tuple(models), np.asarray(arrays[1]).tobytes(), knee] += 1
+        return real(*arrays, models=models, scale=scale, knee=knee, **options)
+
+    real = record.fit_baseline
+    for module in (record, trust):
+        monkeypatch.setattr(module, "fit_baseline", counting)
+    once = patterns.pattern_table
+    monkeypatch.setattr(
+        patterns, "pattern_table", lambda *a, **k: tables.append(1) or once(*a, **k)
+    )
+    write_report(imagenet)
+    assert set(fits.values()) == {1}
+    assert len([shift for shift, *_ in fits if shift]) == 15
+    assert sum(fits.values()) == 30
+    assert tables == [1]

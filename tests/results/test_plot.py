@@ -1,6 +1,7 @@
 """Every chart of the gallery from a store that has everything, and reasons where one has not."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -8,8 +9,9 @@ import pytest
 
 from shiftbed.analysis.intervals import pearson
 from shiftbed.errors import InputError
-from shiftbed.figures.charts import Curves, Dots, Heatmap, Panels
+from shiftbed.figures.charts import Curves, Dots, Heatmap, Panels, Plane
 from shiftbed.page import save
+from shiftbed.records import Shift
 from shiftbed.results.correlation import synthetic_natural
 from shiftbed.results.plot import CHARTS, Source, chart, gallery, open_source
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
@@ -65,7 +67,7 @@ def source(folder: Path) -> Source:
 
 @pytest.mark.parametrize("id", sorted(set(CHARTS) - {"probes", "relative"}))
 def test_every_chart_of_a_whole_store(source: Source, tmp_path: Path, id: str) -> None:
-    made = chart(source, id)
+    made = chart(source, id, "natural" if id == "scatter" else None)
     save(made, tmp_path / "a.png", dpi=50)
     save(made, tmp_path / "a.html")
     assert (tmp_path / "a.png").stat().st_size > 2000
@@ -149,3 +151,52 @@ def test_probes_of_the_cifar_models() -> None:
     x, y = bed.accuracy("jacobian_norm")[fitted], ndtri(bed.accuracy("cifar10.1_acc")[fitted])
     there = np.isfinite(x) & np.isfinite(y)
     assert made.values[row, column] == pytest.approx(linregress(x[there], y[there]).rvalue ** 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "refused"),
+    [
+        ("relative", {"by": "nope", "scale": "nonsense"}, "relative chart takes no option 'by'"),
+        ("synthetic", {"scale": "nonsense"}, "synthetic chart takes no option 'scale'"),
+        ("grid", {"shift": "imagenet-v2"}, "grid chart takes no option 'shift'; it takes none"),
+        ("patterns", {"id": ["val"]}, "patterns chart takes no option 'id'"),
+        ("severities", {"highlight": ["resnet50"]}, "severities chart takes no option 'highlight'"),
+        ("similarity", {"label": 0}, "similarity chart takes no option 'label'"),
+        ("relative", {"shift": "imagenet-v2", "scale": "nonsense"}, "unknown scale 'nonsense'"),
+        ("scatter", {"colour": "nope", "shift": "imagenet-v2"}, "unknown column of models 'nope'"),
+        ("scatter", {}, "give a shift"),
+        ("scatter", {"shape": "round"}, "unknown option 'shape'"),
+    ],
+)
+def test_an_option_is_honoured_or_refused(name: str, options: Any, refused: str) -> None:
+    with pytest.raises(InputError, match=refused):
+        chart("imagenet-testbed-2020", name, **options)
+
+
+PLANE = {"id": ["val", "avg_corruptions"], "ood": "imagenet-r"}
+
+
+@pytest.mark.parametrize(
+    "option", [{"by": "kind"}, {"knee": None}, {"full_id": True}, {"level": 0.9}]
+)
+def test_a_plane_refuses_what_it_cannot_show(option: Any) -> None:
+    with pytest.raises(InputError, match=f"plane chart takes no option '{next(iter(option))}'"):
+        chart("imagenet-testbed-2020", **PLANE, **option)
+
+
+def test_a_plane_honours_the_rest(imagenet) -> None:
+    made = chart(imagenet, **PLANE, threshold=0.7, highlight=["alexnet"], label=0, scale="probit")
+    assert isinstance(made, Plane)
+    assert [made.models[i] for i in np.flatnonzero(made.labelled)] == ["alexnet"]
+    shift = Shift(name="p", kind="natural-dataset", source=tuple(PLANE["id"]), target="imagenet-r")
+    line = imagenet.fit(shift, threshold=0.7, scale="probit", bootstrap=0)
+    assert made.weights == line.weights
+
+
+def test_fit_options_reach_other_charts(imagenet) -> None:
+    made = chart(imagenet, "relative", "imagenet-v2", scale="probit", highlight=["resnet50_augmix"])
+    assert isinstance(made, Dots)
+    assert made.labelled == ("resnet50_augmix",)
+    table = imagenet.effective_robustness("imagenet-v2", scale="probit")
+    rho = dict(table.select("model", "effective").iter_rows())
+    np.testing.assert_allclose(made.x, [100 * rho[name] for name in made.names])

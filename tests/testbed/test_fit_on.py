@@ -9,6 +9,7 @@ from shiftbed.page.findings import findings
 from shiftbed.page.report import payload
 from shiftbed.records import Shift
 from shiftbed.results.charts.scatter import scatter
+from shiftbed.results.plot import open_source
 from shiftbed.testbed import Testbed, open_testbed
 from shiftbed.testbed.files import write_testbed
 
@@ -64,7 +65,7 @@ def test_it_is_kept_in_files_and_in_the_page(bed, tmp_path):
     assert again.fit("own", bootstrap=0).n == 11
     found = findings(bed)
     assert found.lines["n"].to_list() == [22, 11]
-    shifts = {one["name"]: one for one in payload(bed, found, [], [], [bed])["shifts"]}
+    shifts = {one["name"]: one for one in payload(open_source(bed), found, [], [], [bed])["shifts"]}
     assert shifts["all"]["fit_set"] is None
     assert sum(shifts["own"]["fit_set"]) == 11
 

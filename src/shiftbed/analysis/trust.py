@@ -80,12 +80,14 @@ def trust_line(
     scale: str | Scale = LOGIT,
     pattern: str | None = None,
     limits: Limits | None = None,
+    line: Baseline | None = None,
 ) -> Trust:
     """Check the line through ID accuracies x (n,) and OOD accuracies y (n,); NaN is missing.
 
     ``groups`` (n,) are architectures or anything else that could have lines of its own;
     ``sizes`` the images of the two test sets; ``pattern`` the scatter's, where only
-    ``increasing`` is a line to trust.
+    ``increasing`` is a line to trust; ``line`` the line through these models, if it is fitted
+    already.
 
     >>> x = np.linspace(0.5, 0.9, 40)
     >>> trust_line(x, 0.8 * x + 0.01 * np.sin(40 * x)).trusted
@@ -107,12 +109,12 @@ def trust_line(
     enough = f"{n} models, at least {limits.models} are wanted"
     checks.append(_check("models", float(n), limits.models, n >= limits.models, enough))
     try:
-        line = fit_baseline(
-            points[there, 0],
-            points[there, 1],
-            models=[name for name, keep in zip(names, there, strict=True) if keep],
+        line = line or fit_baseline(
+            points[:, 0],
+            points[:, 1],
+            models=names,
             scale=chosen,
-            sizes=None if sizes is None else np.broadcast_to(sizes, (int(there.sum()), 2)),
+            sizes=None if sizes is None else np.broadcast_to(sizes, (len(points), 2)),
             on_boundary="drop",
             bootstrap=0,
         )
@@ -120,7 +122,7 @@ def trust_line(
         text = str(error).split(" for ")[0]
         checks.append(_check("fit", None, 0.0, False, text))
     else:
-        kept = np.flatnonzero(there)[line.lines[0].fitted]
+        kept = line.lines[0].fitted
         checks += _of_fit(line, limits)
         checks.append(_noise(line, sizes, limits))
         checks.append(_groups(line, None if groups is None else [groups[i] for i in kept], limits))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from shiftbed.cli.lines import TESTBED, Fdr, Shifts
 from shiftbed.cli.output import Level, TestbedName
 
 Sources = Annotated[
@@ -13,11 +14,9 @@ Sources = Annotated[
         metavar="[TESTBED|STORE]...",
         help="Published testbeds' names, testbed files, stores. Given several, the first one's "
         "lines judge the models of the others.",
-        show_default="imagenet-testbed-2020",
+        show_default=TESTBED,
     ),
 ]
-Shifts = Annotated[list[str] | None, typer.Option("--shift", "-s", help="Only these shifts.")]
-Fdr = Annotated[float, typer.Option(help="False discovery rate of 'out of line'.")]
 
 
 def report(
@@ -33,14 +32,9 @@ def report(
     ] = None,
 ) -> None:
     """Write one offline page: what was found in words, then interactive views of it all."""
-    from shiftbed.atomic import write_atomically
-    from shiftbed.page import report_page
+    from shiftbed.page.report import report
 
-    first = _paragraphs(opening) if opening else []
-    text, found = report_page(_names(testbeds), shifts=shift or None, fdr=fdr, opening=first)
-    with write_atomically(output) as file:
-        file.write(text.encode())
-    print(f"wrote {output} ({len(text.encode()) / 1e6:.1f} MB, {len(found.lines)} shifts)")
+    report(testbeds or TESTBED, output, shifts=shift, fdr=fdr, opening=opening or ()).print()
 
 
 def serve(
@@ -54,29 +48,25 @@ def serve(
     shift: Shifts = None,
     fdr: Fdr = 0.05,
 ) -> None:
-    """Serve the page, read-only, and make it anew while a run writes to the store."""
-    from shiftbed.page import report_page
-    from shiftbed.page.serve import Served, make_server, stamp_of
+    """Serve the page, read-only, and rebuild it while a run writes to the store."""
+    from shiftbed.page.serve import serve
 
-    names = _names(testbeds)
-
-    def make() -> str:
-        return report_page(names, shifts=shift or None, fdr=fdr, refresh=True)[0]
-
-    served = Served(make, lambda: stamp_of(names))
-    server, address = make_server(served, host=host, port=port, allow_remote=allow_remote)
-    print(f"serving {', '.join(names)} at {address} (Ctrl-C ends)", flush=True)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        print("ended")
-    finally:
-        server.server_close()
+    site = serve(
+        testbeds or TESTBED,
+        host=host,
+        port=port,
+        allow_remote=allow_remote,
+        shifts=shift,
+        fdr=fdr,
+    )
+    print(f"serving {', '.join(site.sources)} at {site.address} (Ctrl-C ends)", flush=True)
+    site.run()
+    print("ended")
 
 
 def card(
     model: Annotated[str, typer.Argument(help="A model of the testbed.")],
-    testbed: TestbedName = "imagenet-testbed-2020",
+    testbed: TestbedName = TESTBED,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="A .md or .html file (default: Markdown, printed)."),
@@ -86,43 +76,7 @@ def card(
     level: Level = 0.95,
 ) -> None:
     """A section for a model card: accuracies, ρ with intervals, label policies, caveats."""
-    from shiftbed.atomic import write_atomically
-    from shiftbed.errors import InputError
-    from shiftbed.page.card import card as make
-    from shiftbed.page.card import to_html, to_markdown
-    from shiftbed.results.plot import open_source
+    from shiftbed.page.card import card
 
-    writers = {".md": to_markdown, ".html": to_html}
-    if output is not None and output.suffix.lower() not in writers:
-        raise InputError(f"{output}: a card is written to .md or .html, not {output.suffix!r}")
-    source = open_source(testbed)
-    made = make(
-        source.testbed,
-        model,
-        shifts=shift or None,
-        policies=source.policies,
-        level=level,
-        fdr=fdr,
-    )
-    if output is None:
-        print(to_markdown(made), end="")
-        return
-    with write_atomically(output) as file:
-        file.write(writers[output.suffix.lower()](made).encode())
-    print(f"wrote {output}")
-
-
-def _paragraphs(path: Path) -> list[str]:
-    """Texts between blank lines."""
-    from shiftbed.errors import InputError
-
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--opening {path}: {error}") from None
-    found = [" ".join(part.split()) for part in text.split("\n\n")]
-    return [part for part in found if part]
-
-
-def _names(given: list[str] | None) -> list[str]:
-    return given or ["imagenet-testbed-2020"]
+    made = card(model, testbed, output=output, shifts=shift, level=level, fdr=fdr)
+    print(f"wrote {output}" if output else made.to_markdown().rstrip("\n"))

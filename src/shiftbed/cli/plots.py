@@ -47,46 +47,38 @@ def plot(
         int, typer.Option(help="How many of the models out of line (q ≤ 0.05) to name.")
     ] = 6,
     level: Annotated[float, typer.Option(help="Level of the models' error bars.")] = 0.995,
-    style: Annotated[str, typer.Option(help="paper or slides (larger type and lines).")] = "paper",
-    dpi: Annotated[int, typer.Option(help="Resolution of a .png.", min=30, max=1200)] = 300,
+    style: Annotated[
+        str | None, typer.Option(help="paper (default) or slides (larger type and lines).")
+    ] = None,
+    dpi: Annotated[
+        int | None, typer.Option(help="Resolution of a .png (default 300).", min=30, max=1200)
+    ] = None,
 ) -> None:
     """Draw a shift: models with error bars, the line with its band, y = x, outliers named.
 
     With --chart, any other chart of the report, of a testbed or a store.
     """
-    from shiftbed.page import save
-    from shiftbed.results.charts.scatter import plane, scatter
-    from shiftbed.results.lines import find_shift
-    from shiftbed.testbed import open_testbed
+    from shiftbed.page.plot import plot
 
-    if chart != "scatter":
-        from shiftbed.results.plot import chart as make
-        from shiftbed.results.plot import open_source
-
-        save(make(open_source(testbed), chart, shift=shift), output, dpi=dpi, style=style)
-        print(f"wrote {output}")
-        return
-    bed = open_testbed(testbed)
-    wanted = find_shift(bed, shift, ids, ood)
-    if len(wanted.source) == 2:
-        made_plane = plane(bed, wanted, scale=scale, models=fit_on or None)
-        save(made_plane, output)
-        print(f"wrote {output}")
-        return
-    made = scatter(
-        bed,
-        wanted,
-        full_source=full_id,
-        by=by,
-        colour=colour,
-        highlight=[bed.model_names[bed.model_index(m)] for m in highlight or []],
-        label=label,
-        level=level,
+    path = plot(
+        testbed,
+        shift,
+        chart=chart,
+        id=ids,
+        ood=ood,
+        output=output,
         scale=scale,
-        models=fit_on or None,
+        fit_on=fit_on,
         threshold=threshold,
+        full_id=full_id,
         knee=knee,
         on_boundary=on_boundary,
+        by=by,
+        colour=colour,
+        highlight=highlight or (),
+        label=label,
+        level=level,
+        style=style,
+        dpi=dpi,
     )
-    save(made, output, dpi=dpi, style=style)
-    print(f"wrote {output}")
+    print(f"wrote {path}")

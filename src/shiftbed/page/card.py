@@ -3,10 +3,11 @@
 Markdown for a model repository, and the same as a piece of HTML. Text from data is escaped in both.
 """
 
-import html
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,63 +15,126 @@ import polars as pl
 
 from shiftbed import __version__
 from shiftbed.analysis.intervals import clopper_pearson
+from shiftbed.atomic import write_atomically
+from shiftbed.display import Cell, Result, Table, interval, p_value, percent, points
 from shiftbed.errors import InputError
 from shiftbed.page.findings import findings
+from shiftbed.results.plot import open_source
+from shiftbed.store import PredictionStore
 from shiftbed.testbed.record import Testbed
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A heading, column names and rows of text."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """What a card says, before it is Markdown or HTML."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Card(Result):
+    """What a card says; ``frame`` has the model's rows of ``Testbed.effective_robustness``."""
 
     model: str
     opening: str
-    tables: tuple[Table, ...]
+    accuracies: Table
+    robustness: Table
     caveats: tuple[str, ...]
     citations: tuple[str, ...]
+    output: Path | None = None
+    """Where it was written."""
+
+    def tables(self) -> Iterable[Table]:
+        opening = Table(title=f"Robustness of {self.model}", notes=(self.opening,))
+        return [opening, self.accuracies, self.robustness, Table(notes=self.caveats)]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "opening": self.opening,
+            "rows": self.frame.to_dicts(),
+            "caveats": list(self.caveats),
+            "citations": list(self.citations),
+        }
+
+    def to_markdown(self) -> str:
+        """A section of Markdown, tables in the common pipe form."""
+
+        def cells(row: Sequence[str]) -> str:
+            return "| " + " | ".join(_markdown(one) for one in row) + " |"
+
+        parts = [f"## Robustness of {_markdown(self.model)}", "", _markdown(self.opening)]
+        for table in (self.accuracies, self.robustness):
+            parts += ["", f"### {table.title}", "", cells(table.columns)]
+            parts += ["|" + " --- |" * len(table.columns), *map(cells, table.rows)]
+        if self.caveats:
+            parts += ["", "### Caveats", "", *(f"- {_markdown(one)}" for one in self.caveats)]
+        parts += ["", "### Sources", "", *(f"- {_markdown(one)}" for one in self.citations)]
+        return "\n".join(parts) + "\n"
+
+    def to_html(self) -> str:
+        """A section element, without style or script."""
+
+        def row(cells: Sequence[str], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells) + "</tr>"
+
+        def listed(items: Sequence[str]) -> str:
+            return "<ul>" + "".join(f"<li>{escape(one)}</li>" for one in items) + "</ul>"
+
+        tables = "".join(
+            f"<h3>{escape(t.title)}</h3>\n<table><thead>{row(t.columns, 'th')}</thead>\n"
+            f"<tbody>{''.join(row(r, 'td') for r in t.rows)}</tbody></table>\n"
+            for t in (self.accuracies, self.robustness)
+        )
+        caveats = f"<h3>Caveats</h3>{listed(self.caveats)}\n" if self.caveats else ""
+        return (
+            f"<section>\n<h2>Robustness of {escape(self.model)}</h2>\n"
+            f"<p>{escape(self.opening)}</p>\n{tables}{caveats}"
+            f"<h3>Sources</h3>{listed(self.citations)}\n</section>\n"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
 
 
 def card(
-    testbed: Testbed,
     model: str,
+    testbed: str | Path | Testbed | PredictionStore = "imagenet-testbed-2020",
     *,
+    output: str | Path | None = None,
     shifts: Sequence[str] | None = None,
-    policies: Mapping[str, str] | None = None,
     level: float = 0.95,
     fdr: float = 0.05,
 ) -> Card:
-    """The card of one model of a testbed; ``policies`` are label policies by setting."""
-    row = testbed.model_index(model)
-    name = testbed.model_names[row]
-    found = findings(testbed, shifts, fdr=fdr)
+    """A section for a model card: accuracies, ρ with intervals, label policies, caveats.
+
+    ``output`` is a .md or .html file to write it to.
+    """
+    suffix = None if output is None else Path(output).suffix.lower()
+    if suffix not in (None, ".md", ".html"):
+        raise InputError(f"{output}: a card is written to .md or .html, not {suffix!r}")
+    source = open_source(testbed)
+    bed = source.testbed
+    row = bed.model_index(model)
+    name = bed.model_names[row]
+    found = findings(source, shifts, fdr=fdr, level=level)
     mine = found.robustness.filter(pl.col("model") == name)
     if not len(mine):
-        raise InputError(f"{name!r} was evaluated on no shift of {testbed.name} that has a line")
-    used = dict.fromkeys(
-        s for n in mine["shift"] for s in (*testbed.shift(n).source, testbed.shift(n).target)
-    )
+        raise InputError(f"{name!r} was evaluated on no shift of {bed.name} that has a line")
+    met = [bed.shift(shift) for shift in mine["shift"]]
+    used = dict.fromkeys(s for shift in met for s in (*shift.source, shift.target))
     lines = {r["shift"]: r for r in found.lines.to_dicts()}
-    return Card(
+    made = Card(
+        frame=mine,
+        citation=bed.citation,
         model=name,
-        opening=_opening(testbed, name, mine, fdr),
-        tables=(
-            _accuracies(testbed, row, list(used), policies or {}, level),
-            _robustness(mine, lines, level),
-        ),
+        opening=_opening(bed, name, mine, fdr),
+        accuracies=_accuracies(bed, row, list(used), source.policies, level),
+        robustness=_robustness(mine, lines, level),
         caveats=tuple(_caveats(mine, lines, found.not_computed)),
-        citations=tuple(c for c in (testbed.citation, f"Computed by shiftbed {__version__}.") if c),
+        citations=tuple(c for c in (bed.citation, f"Computed by shiftbed {__version__}.") if c),
+        output=None if output is None else Path(output),
     )
+    if output is not None:
+        text = made.to_markdown() if suffix == ".md" else made.to_html()
+        with write_atomically(output) as file:
+            file.write(text.encode())
+    return made
 
 
 def _opening(testbed: Testbed, name: str, mine: pl.DataFrame, fdr: float) -> str:
@@ -106,31 +170,25 @@ def _accuracies(
 
 
 def _robustness(mine: pl.DataFrame, lines: dict[str, Any], level: float) -> Table:
-    rows = []
-    for r in mine.to_dicts():
-        line = lines[r["shift"]]
-        around = "–" if r["low"] is None else f"{100 * r['low']:+.2f} … {100 * r['high']:+.2f}"
-        verdict = "out of line" if r["out_of_line"] else "on the line"
-        trust = f"no: {line['reason']}" if line["reason"] else "yes"
-        relative = "–" if r["relative"] is None else f"{100 * r['relative']:+.2f}"
-        rows.append(
-            (
-                r["shift"],
-                f"{100 * r['predicted']:.2f}",
-                f"{100 * r['target']:.2f}",
-                f"{100 * r['effective']:+.2f}",
-                around,
-                relative,
-                f"{r['q_value']:.4f}" if r["q_value"] >= 1e-4 else "<0.0001",
-                verdict,
-                f"{trust} (n = {line['n']}, R² {line['r2']:.3f})",
-            )
-        )
-    columns = (
-        *("Shift", "Predicted (%)", "Accuracy (%)", "ρ (points)", f"{100 * level:g} % interval"),
-        *("τ (points)", "q", "Verdict", "Line to be trusted"),
-    )
-    return Table(title="Effective robustness ρ", columns=columns, rows=tuple(rows))
+    rows = [
+        {**r, **{f"line_{key}": lines[r["shift"]][key] for key in ("n", "r2", "reason")}}
+        for r in mine.to_dicts()
+    ]
+    columns: dict[str, Cell] = {
+        "Shift": "shift",
+        "Predicted (%)": ("predicted", percent),
+        "Accuracy (%)": ("target", percent),
+        "ρ (points)": ("effective", points),
+        f"{100 * level:g} % interval": lambda r: interval(r["low"], r["high"]) or "–",
+        "τ (points)": lambda r: points(r["relative"]) or "–",
+        "q": ("q_value", p_value),
+        "Verdict": lambda r: "out of line" if r["out_of_line"] else "on the line",
+        "Line to be trusted": lambda r: (
+            (f"no: {r['line_reason']}" if r["line_reason"] else "yes")
+            + f" (n = {r['line_n']}, R² {r['line_r2']:.3f})"
+        ),
+    }
+    return Table.of("Effective robustness ρ", rows, columns)
 
 
 def _caveats(
@@ -152,44 +210,6 @@ def _caveats(
         said.append("The model is itself one of those the lines go through.")
     said += [f"Not computed: {name} ({why})." for name, why in failed]
     return said
-
-
-def to_markdown(card: Card) -> str:
-    """A section of Markdown, tables in the common pipe form."""
-
-    def cells(row: Sequence[str]) -> str:
-        return "| " + " | ".join(_markdown(one) for one in row) + " |"
-
-    parts = [f"## Robustness of {_markdown(card.model)}", "", _markdown(card.opening)]
-    for table in card.tables:
-        parts += ["", f"### {table.title}", "", cells(table.columns)]
-        parts += ["|" + " --- |" * len(table.columns), *map(cells, table.rows)]
-    if card.caveats:
-        parts += ["", "### Caveats", "", *(f"- {_markdown(one)}" for one in card.caveats)]
-    parts += ["", "### Sources", "", *(f"- {_markdown(one)}" for one in card.citations)]
-    return "\n".join(parts) + "\n"
-
-
-def to_html(card: Card) -> str:
-    """A section element, without style or script."""
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
-
-    def listed(items: Sequence[str]) -> str:
-        return "<ul>" + "".join(f"<li>{html.escape(one)}</li>" for one in items) + "</ul>"
-
-    tables = "".join(
-        f"<h3>{html.escape(t.title)}</h3>\n<table><thead>{row(t.columns, 'th')}</thead>\n"
-        f"<tbody>{''.join(row(r, 'td') for r in t.rows)}</tbody></table>\n"
-        for t in card.tables
-    )
-    caveats = f"<h3>Caveats</h3>{listed(card.caveats)}\n" if card.caveats else ""
-    return (
-        f"<section>\n<h2>Robustness of {html.escape(card.model)}</h2>\n"
-        f"<p>{html.escape(card.opening)}</p>\n{tables}{caveats}"
-        f"<h3>Sources</h3>{listed(card.citations)}\n</section>\n"
-    )
 
 
 def _markdown(text: str) -> str:

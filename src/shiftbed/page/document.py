@@ -47,14 +47,19 @@ def save(chart: Chart, path: str | Path, *, dpi: int = 300, style: str = "paper"
 
     ``style`` is ``paper`` or ``slides``, for everything but .html, which is interactive.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"{path}: a figure is written to {', '.join(SUFFIXES)}, not {suffix!r}")
-    if suffix != ".html":
+    if check_suffix(path) != ".html":
         figures.save_static(chart, path, dpi=dpi, style=style)
         return
     with write_atomically(path) as file:
         file.write(chart_page(chart).encode())
+
+
+def check_suffix(path: str | Path) -> str:
+    """The suffix of a figure's file, refused if it is none of ``SUFFIXES``."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path}: a figure is written to {', '.join(SUFFIXES)}, not {suffix!r}")
+    return suffix
 
 
 def chart_page(chart: Chart) -> str:

@@ -6,10 +6,12 @@ from typing import Any
 
 import polars as pl
 
+from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.trust import Limits, trust_line
 from shiftbed.errors import InputError
 from shiftbed.records import Shift
 from shiftbed.results.correlation import NATURAL
+from shiftbed.results.plot import Source, open_source
 from shiftbed.testbed.record import Testbed
 
 TRUSTED_R2 = 0.9
@@ -28,8 +30,6 @@ class Findings:
     fdr: float
     sentences: tuple[tuple[str, str], ...]
     """(level, text): finding, warning or note, in the order they are told."""
-    patterns: Mapping[tuple[tuple[str, ...], str], str]
-    """What each scatter looks like, by (ID settings, OOD setting)."""
 
     @property
     def out_of_line(self) -> pl.DataFrame:
@@ -39,30 +39,31 @@ class Findings:
 
 
 def findings(
-    testbed: Testbed,
+    source: Testbed | Source,
     shifts: Sequence[str] | None = None,
     *,
     fdr: float = 0.05,
-    patterns: pl.DataFrame | None = None,
+    level: float = 0.95,
 ) -> Findings:
     """Fit and judge the given shifts (default: the natural ones, or all if there are none).
 
     A line is trusted if its R² in scaled space is at least 0.9 and nothing else that
-    ``analysis.trust`` checks speaks against it. ``patterns`` is a table of ``tables.patterns``.
+    ``analysis.trust`` checks speaks against it.
     """
-    known = {} if patterns is None else {(r["id"], r["ood"]): r for r in patterns.to_dicts()}
+    opened = open_source(source)
+    testbed = opened.testbed
     chosen = [testbed.shift(name) for name in shifts] if shifts else _default(testbed)
     if not chosen:
         raise InputError(f"testbed {testbed.name} has no shifts to report on")
-    lines, usable, failed = [], [], []
+    lines, fitted, failed = [], [], []
     for shift in chosen:
         try:
-            line = testbed.fit(shift, bootstrap=0)
+            line = opened.line(shift)
         except InputError as error:
             failed.append((shift.name, str(error)))
             continue
-        usable.append(shift)
-        doubts = _doubts(testbed, shift, line.r2)
+        fitted.append(line)
+        doubts = _doubts(testbed, shift, line)
         lines.append(
             {
                 "shift": shift.name,
@@ -76,24 +77,23 @@ def findings(
                 "reason": "; ".join(doubts) or None,
             }
         )
-    if not usable:
+    if not fitted:
         raise InputError(f"no shift of {testbed.name} could be fitted: {failed[0][1]}")
     table = pl.DataFrame(lines, schema_overrides={"reason": pl.String})
-    robustness = testbed.effective_robustness(usable, fdr=fdr)
+    robustness = testbed.robustness(fitted, fdr=fdr, level=level)
     return Findings(
         lines=table,
         robustness=robustness,
         not_computed=tuple(failed),
         fdr=fdr,
-        sentences=tuple(_sentences(testbed, table, robustness, failed, fdr)),
-        patterns={((i,), o): str(r["pattern"]) for (i, o), r in known.items()},
+        sentences=tuple(_sentences(testbed, table, robustness, failed, fdr, level)),
     )
 
 
-def _doubts(testbed: Testbed, shift: Shift, r2: float) -> list[str]:
+def _doubts(testbed: Testbed, shift: Shift, line: Baseline) -> list[str]:
     """What speaks against a line through the fit set."""
     if len(shift.source) > 1 or shift.knee is not None:
-        return [f"R² {r2:.2f} is below {TRUSTED_R2:g}"] if r2 < TRUSTED_R2 else []
+        return [f"R² {line.r2:.2f} is below {TRUSTED_R2:g}"] if line.r2 < TRUSTED_R2 else []
     rows = testbed.fit_set(shift)
     sizes = (testbed.usual_size(shift.source[0]), testbed.usual_size(shift.target))
     found = trust_line(
@@ -102,6 +102,7 @@ def _doubts(testbed: Testbed, shift: Shift, r2: float) -> list[str]:
         models=[m for m, fitted in zip(testbed.model_names, rows, strict=True) if fitted],
         sizes=sizes if min(sizes) > 0 else None,
         limits=Limits(r2=TRUSTED_R2),
+        line=line,
     )
     return list(found.reasons)
 
@@ -117,10 +118,11 @@ def _sentences(
     robustness: pl.DataFrame,
     failed: Sequence[tuple[str, str]],
     fdr: float,
+    level: float,
 ) -> list[tuple[str, str]]:
     """The opening of the page, in words and numbers."""
     out = robustness.filter("out_of_line")
-    said = [("finding", _scope(testbed, lines)), ("finding", _unusual(out, robustness, fdr))]
+    said = [("finding", _scope(testbed, lines)), ("finding", _unusual(out, robustness, fdr, level))]
     said += _own(testbed, robustness)
     weak = lines.filter(pl.col("reason").is_not_null())
     if len(weak):
@@ -149,7 +151,7 @@ def _scope(testbed: Testbed, lines: pl.DataFrame) -> str:
     )
 
 
-def _unusual(out: pl.DataFrame, robustness: pl.DataFrame, fdr: float) -> str:
+def _unusual(out: pl.DataFrame, robustness: pl.DataFrame, fdr: float, level: float) -> str:
     count = out["model"].n_unique()
     models = "No model is" if count == 0 else "1 model is" if count == 1 else f"{count} models are"
     text = (
@@ -159,7 +161,7 @@ def _unusual(out: pl.DataFrame, robustness: pl.DataFrame, fdr: float) -> str:
     if not len(out):
         return text
     best = out.sort("effective", descending=True).row(0, named=True)
-    return f"{text} The largest: {_one(best)}."
+    return f"{text} The largest: {_one(best, level)}."
 
 
 def _own(testbed: Testbed, robustness: pl.DataFrame) -> list[tuple[str, str]]:
@@ -176,8 +178,8 @@ def _own(testbed: Testbed, robustness: pl.DataFrame) -> list[tuple[str, str]]:
     return said
 
 
-def _one(row: Mapping[str, Any]) -> str:
+def _one(row: Mapping[str, Any], level: float) -> str:
     around = ""
     if row["low"] is not None:
-        around = f", 95 % interval {100 * row['low']:+.2f} to {100 * row['high']:+.2f}"
+        around = f", {100 * level:g} % interval {100 * row['low']:+.2f} to {100 * row['high']:+.2f}"
     return f"{row['model']} on {row['shift']}, ρ {100 * row['effective']:+.2f} points{around}"

@@ -1,8 +1,8 @@
 """One offline page about testbeds: what was found in words and numbers, then the views."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,55 +10,80 @@ import numpy as np
 import polars as pl
 
 from shiftbed.atomic import write_atomically
+from shiftbed.display import Result, Table, counted
+from shiftbed.errors import InputError
 from shiftbed.page.document import chart_json, page
 from shiftbed.page.findings import Findings, findings
 from shiftbed.records import Shift
-from shiftbed.results.plot import Missing, Source, View, gallery, open_source, patterns_of
+from shiftbed.results.plot import Missing, Source, View, gallery, open_source
+from shiftbed.store import PredictionStore
 from shiftbed.testbed.combine import combine
 from shiftbed.testbed.record import Testbed
 
-Sources = str | Testbed | Sequence[str | Testbed]
+One = str | Path | Testbed | PredictionStore
+Sources = One | Sequence[One]
 HIDDEN = ("model", "in_fit_set", "parent")
 """Columns of models that the page has elsewhere."""
 
 
-def write_report(
-    sources: Sources,
-    path: str | Path,
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Report(Result):
+    """A page about testbeds; ``frame`` has a row per line: shift, id, ood, n, r2, mae, reason …"""
+
+    page: str
+    """The page itself, one HTML file."""
+    output: Path | None
+    """Where it was written."""
+    findings: Findings
+    views: tuple[str, ...]
+    """Titles of the charts in it, besides those that are drawn from its data."""
+    missing: tuple[Missing, ...]
+    """Charts that the sources cannot give, and why."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the page."""
+        return len(self.page.encode())
+
+    def tables(self) -> Iterable[Table]:
+        where = f"wrote {self.output}" if self.output else "a page, not written"
+        said = f"{where} ({self.size / 1e6:.1f} MB, {counted(len(self.frame), 'shift')})"
+        left = [f"Not in it: {one.title} ({one.reason})." for one in self.missing]
+        return [Table(notes=(said, *left))]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "output": None if self.output is None else str(self.output),
+            "bytes": self.size,
+            "lines": self.frame.to_dicts(),
+            "findings": [{"level": how, "text": text} for how, text in self.findings.sentences],
+            "views": list(self.views),
+            "missing": [{"title": one.title, "reason": one.reason} for one in self.missing],
+        }
+
+
+def report(
+    sources: Sources = "imagenet-testbed-2020",
+    output: str | Path | None = None,
     *,
     shifts: Sequence[str] | None = None,
     fdr: float = 0.05,
-    opening: Sequence[str] = (),
-) -> Findings:
-    """Write the page, atomically, and return what it says."""
-    text, found = report_page(sources, shifts=shifts, fdr=fdr, opening=opening)
-    with write_atomically(path) as file:
-        file.write(text.encode())
-    return found
-
-
-def report_page(
-    sources: Sources,
-    *,
-    shifts: Sequence[str] | None = None,
-    fdr: float = 0.05,
+    opening: str | Path | Sequence[str] = (),
     refresh: bool = False,
-    opening: Sequence[str] = (),
-) -> tuple[str, Findings]:
-    """The page as text, and what it says; several testbeds are shown together.
+) -> Report:
+    """One offline page: what was found in words, then interactive views of it all.
 
-    ``opening`` are paragraphs of the author's own, before everything else.
-
-    Sources are testbeds, or names that ``open_source`` knows. Charts that need predictions per
-    image come from the stores among them.
+    ``sources`` are testbeds or stores, or their names or paths; given several, the first one's
+    lines judge the models of the others. Charts that need predictions per image come from the
+    stores among them. ``opening`` are paragraphs of the author's own, before everything else, or
+    a text file of them; ``refresh`` lets a served page look for newer data.
     """
-    given = [sources] if isinstance(sources, str | Testbed) else list(sources)
-    opened = [_open(one) for one in given]
-    whole = combine([one.testbed for one in opened])
-    store = next((one.store for one in opened if one.store is not None), None)
-    source = Source(name=whole.name, testbed=whole, store=store if len(opened) == 1 else None)
-    found = findings(whole, shifts, fdr=fdr, patterns=patterns_of(source))
-    own = tuple(("finding", text) for text in opening)
+    alone = isinstance(sources, str | Path | Testbed | PredictionStore)
+    given: Sequence[Any] = [sources] if alone else list(sources)  # type: ignore[arg-type]
+    opened = [open_source(one) for one in given]
+    source = opened[0] if len(opened) == 1 else _together(opened)
+    found = findings(source, shifts, fdr=fdr)
+    own = tuple(("finding", text) for text in _paragraphs(opening))
     found = replace(found, sentences=(*own, *found.sentences))
     views, missing = gallery(source)
     for one in opened if len(opened) > 1 else []:
@@ -66,24 +91,49 @@ def report_page(
         mine = [v for v in gallery(one)[0] if v.id not in there and one.store is not None]
         views += [replace(view, title=f"{view.title}: {one.name}") for view in mine]
     missing = [one for one in missing if one.id not in {view.id for view in views}]
-    data = payload(whole, found, views, missing, [one.testbed for one in opened])
-    return page(data, refresh=refresh), found
+    data = payload(source, found, views, missing, [one.testbed for one in opened])
+    made = Report(
+        frame=found.lines,
+        citation=source.testbed.citation,
+        page=page(data, refresh=refresh),
+        output=None if output is None else Path(output),
+        findings=found,
+        views=tuple(view.title for view in views),
+        missing=tuple(missing),
+    )
+    if output is not None:
+        with write_atomically(output) as file:
+            file.write(made.page.encode())
+    return made
 
 
-def _open(source: str | Testbed) -> Source:
-    if isinstance(source, Testbed):
-        return Source(name=source.name, testbed=source)
-    return open_source(source)
+def _together(opened: Sequence[Source]) -> Source:
+    whole = combine([one.testbed for one in opened])
+    return Source(name=whole.name, testbed=whole)
+
+
+def _paragraphs(opening: str | Path | Sequence[str]) -> list[str]:
+    """The paragraphs themselves, or those of a file: texts between blank lines."""
+    if not isinstance(opening, str | Path):
+        return list(opening)
+    try:
+        text = Path(opening).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"opening {opening}: {error}") from None
+    found = [" ".join(part.split()) for part in text.split("\n\n")]
+    return [part for part in found if part]
 
 
 def payload(
-    testbed: Testbed,
+    source: Source,
     found: Findings,
     views: Sequence[View],
     missing: Sequence[Missing],
     sources: Sequence[Testbed],
 ) -> dict[str, Any]:
     """The JSON value that ``web/core.js`` reads: columns per setting, shifts with their lines."""
+    testbed = source.testbed
+    patterns = _patterns(source)
     return {
         "title": testbed.title or testbed.name,
         "findings": [{"level": level, "text": text} for level, text in found.sentences],
@@ -92,7 +142,10 @@ def payload(
         "metrics": {k: v for k, v in testbed.metrics.items() if k in testbed.settings},
         "value": [_column(testbed.value[:, s]) for s in range(len(testbed.settings))],
         "n": [_sizes(testbed.n[:, s]) for s in range(len(testbed.settings))],
-        "shifts": [_shift(testbed, found, shift) for shift in testbed.shifts],
+        "shifts": [
+            {**_shift(testbed, found, shift), "pattern": patterns.get((shift.source, shift.target))}
+            for shift in testbed.shifts
+        ],
         "out_of_line": _out_of_line(found),
         "charts": [
             {"id": v.id, "title": v.title, "intro": v.intro, "chart": chart_json(v.chart)}
@@ -101,6 +154,14 @@ def payload(
         "missing": [{"title": one.title, "reason": one.reason} for one in missing],
         "sources": [_source(one) for one in sources],
     }
+
+
+def _patterns(source: Source) -> dict[tuple[tuple[str, ...], str], str]:
+    """What each scatter looks like, by (ID settings, OOD setting); nothing without any pair."""
+    try:
+        return {((r["id"],), r["ood"]): r["pattern"] for r in source.patterns.to_dicts()}
+    except InputError:
+        return {}
 
 
 def _column(values: np.ndarray[Any, Any]) -> list[float | None]:
@@ -144,7 +205,6 @@ def _shift(testbed: Testbed, found: Findings, shift: Shift) -> dict[str, Any]:
         "knee": shift.knee,
         "title": shift.title,
         "fit_set": testbed.fit_set(shift).tolist() if shift.fit_on else None,
-        "pattern": found.patterns.get((shift.source, shift.target)),
     }
     line = found.lines.filter(shift=shift.name).to_dicts()
     if line:

@@ -1,9 +1,10 @@
-"""The page over HTTP, made anew while a run writes to its store. Read-only.
+"""The page over HTTP, rebuilt while a run writes to its store. Read-only.
 
 By default only this machine can connect. Elsewhere means an explicit flag, and then every request
 needs the token that is part of the printed address.
 """
 
+import contextlib
 import hashlib
 import hmac
 import html
@@ -12,6 +13,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,54 @@ from urllib.parse import parse_qs, urlsplit
 
 from shiftbed.errors import InputError
 from shiftbed.page.document import waiting_page
+from shiftbed.page.report import report
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 COOKIE = "shiftbed-token"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Site:
+    """A server that listens already and answers once it runs; close it at the end."""
+
+    server: ThreadingHTTPServer
+    address: str
+    """What to open, with its token where one is needed."""
+    sources: tuple[str, ...]
+
+    def run(self) -> None:
+        """Answer until Ctrl-C, then close."""
+        with contextlib.suppress(KeyboardInterrupt), self.server:
+            self.server.serve_forever()
+
+    def start(self) -> None:
+        """Answer from a thread, for a notebook."""
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """After ``start``: answer no more."""
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def serve(
+    sources: str | Path | Sequence[str | Path] = "imagenet-testbed-2020",
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    allow_remote: bool = False,
+    shifts: Sequence[str] | None = None,
+    fdr: float = 0.05,
+) -> Site:
+    """The report over HTTP, read-only, rebuilt while a run writes to a store; ``run`` starts it."""
+    given = [sources] if isinstance(sources, str | Path) else sources
+    names = tuple(str(one) for one in given)
+
+    def make() -> str:
+        return report(names, shifts=shifts, fdr=fdr, refresh=True).page
+
+    served = Served(make, lambda: stamp_of(names))
+    server, address = make_server(served, host=host, port=port, allow_remote=allow_remote)
+    return Site(server=server, address=address, sources=names)
 
 
 def is_loopback(host: str) -> bool:
@@ -49,7 +96,7 @@ def stamp_of(sources: Sequence[str]) -> str:
         for file in files:
             try:
                 about = file.stat()
-            except OSError:  # written anew just now
+            except OSError:  # being replaced just now
                 continue
             digest.update(f"{file}:{about.st_mtime_ns}:{about.st_size};".encode())
     return digest.hexdigest()[:16]
@@ -89,8 +136,8 @@ def make_server(
     local = is_loopback(host)
     if not local and not allow_remote:
         raise InputError(
-            f"--host {host}: others could connect; add --allow-remote if that is meant "
-            "(the address then has a token)"
+            f"host {host}: others could connect; add allow_remote (--allow-remote) if that is "
+            "meant (the address then has a token)"
         )
     token = None if local else secrets.token_urlsafe(24)
     handler = type("Handler", (_Handler,), {"served": served, "token": token, "local": local})

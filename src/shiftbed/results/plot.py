@@ -1,20 +1,24 @@
 """Every chart that a testbed or a store can give, by name: for the page and for ``plot``.
 
-A maker takes a source and returns a finished chart, or raises ``InputError`` with the reason why
-this source has none.
+A maker takes a source and options, and returns a finished chart or raises ``InputError`` with the
+reason why this source has none. Each says which options it takes; others are refused, never
+ignored. What several charts need, a source computes once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shiftbed.analysis.baseline import Baseline
 from shiftbed.errors import InputError, unknown
-from shiftbed.figures.charts import Chart, Panels
+from shiftbed.figures import Chart, Panels
 from shiftbed.records import Shift
 from shiftbed.results.correlation import NATURAL
+from shiftbed.results.lines import find_shift
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED, Testbed, open_testbed, testbed_from_store
 
@@ -23,16 +27,59 @@ if TYPE_CHECKING:
 
     from shiftbed.analysis.pairs import PairTable
 
+DEFAULTS: dict[str, Any] = {
+    "scale": "logit",
+    "fit_on": None,
+    "threshold": None,
+    "full_id": False,
+    "knee": "published",
+    "on_boundary": "raise",
+    "by": None,
+    "colour": None,
+    "highlight": (),
+    "label": 6,
+    "level": 0.995,
+}
+"""Options of charts; one that has its default counts as not given."""
+_FIT = ("shift", "scale", "fit_on", "threshold", "full_id", "knee", "on_boundary")
+_PLANE = ("shift", "scale", "fit_on", "threshold", "on_boundary", "colour", "highlight", "label")
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
-    """A testbed, and the store it comes from if there is one."""
+    """A testbed, the store it comes from if there is one, and what was computed of them."""
 
     name: str
     testbed: Testbed
     store: PredictionStore | None = None
     policies: Mapping[str, str] = field(default_factory=dict)
     """Label policy of each setting, where it is known."""
+    _lines: dict[Shift, Baseline] = field(default_factory=dict)
+
+    def line(self, shift: Shift) -> Baseline:
+        """The baseline of a shift through its fit set, without draws; fitted once."""
+        if shift not in self._lines:
+            self._lines[shift] = self.testbed.fit(shift, bootstrap=0)
+        return self._lines[shift]
+
+    @cached_property
+    def pairs(self) -> "tuple[PairTable, ...]":
+        """Metrics of each (ID, OOD) pair."""
+        from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
+
+        if self.store is not None:
+            return tuple(pairs_from_store(self.store))
+        return tuple(pairs_from_testbed(self.testbed))
+
+    @cached_property
+    def patterns(self) -> "pl.DataFrame":
+        """The pattern of every pair, and whether its line is to be trusted."""
+        from shiftbed.results.patterns import pattern_table
+
+        bed = self.testbed
+        settings = {name for pair in self.pairs for name in (pair.source, pair.target)}
+        images = {s: bed.usual_size(s) for s in settings if s in bed.settings}
+        return pattern_table(self.pairs, images=images, bootstrap=100)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,20 +102,69 @@ class Missing:
     reason: str
 
 
-def open_source(name: str) -> Source:
-    """A published testbed by its name, a testbed file or a prediction store by its path."""
-    if name not in PUBLISHED and ("://" in name or Path(name).is_dir()):
-        store = PredictionStore.existing(name)
-        policies = {s: store.test_set(s).label_policy for s in store.settings()}
-        return Source(name=name, testbed=testbed_from_store(store), store=store, policies=policies)
-    return Source(name=name, testbed=open_testbed(name))
+def open_source(source: str | Path | Testbed | PredictionStore | Source) -> Source:
+    """A published testbed by its name, a testbed file or a store by its path, or one of these."""
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, Testbed):
+        return Source(name=source.name, testbed=source)
+    name = str(source)
+    if not isinstance(source, PredictionStore):
+        if name in PUBLISHED or not ("://" in name or Path(name).is_dir()):
+            return Source(name=name, testbed=open_testbed(name))
+        source = PredictionStore.existing(name)
+    policies = {s: source.test_set(s).label_policy for s in source.settings()}
+    bed = testbed_from_store(source)
+    return Source(name=name, testbed=bed, store=source, policies=policies)
 
 
-def chart(source: Source, id: str, *, shift: str | None = None) -> Chart:
-    """One chart by its name; ``shift`` for those that are about one."""
-    if id not in CHARTS:
-        raise unknown("chart", id, CHARTS)
-    return CHARTS[id].make(source, shift)
+def chart(
+    source: str | Path | Testbed | PredictionStore | Source,
+    name: str = "scatter",
+    shift: str | Shift | None = None,
+    *,
+    id: Sequence[str] | None = None,
+    ood: str | None = None,
+    **options: Any,
+) -> Chart:
+    """One chart by its name, of a shift or of an ID and an OOD setting where it is about one.
+
+    ``options`` are among ``DEFAULTS``; one that this chart cannot honour is refused.
+
+    >>> chart("imagenet-testbed-2020", "relative", "imagenet-v2", by="kind")
+    Traceback (most recent call last):
+    ...
+    shiftbed.errors.InputError: the relative chart takes no option 'by'; it takes shift, scale, \
+fit_on, threshold, full_id, knee, on_boundary, highlight
+    """
+    if name not in CHARTS:
+        raise unknown("chart", name, CHARTS)
+    for option in options:
+        if option not in DEFAULTS:
+            raise unknown("option", option, DEFAULTS)
+    given = {key: value for key, value in options.items() if _differs(value, DEFAULTS[key])}
+    asked = {"shift": shift, "id": id, "ood": ood}
+    takes = CHARTS[name].takes
+    _refuse(name, [*(key for key, value in asked.items() if value), *given], takes)
+    opened = open_source(source)
+    wanted = None
+    if any(asked.values()) or name == "scatter":
+        wanted = find_shift(opened.testbed, shift, id, ood)
+    return CHARTS[name].make(opened, wanted, **given)
+
+
+def _differs(value: Any, default: Any) -> bool:
+    if default is None or default == ():
+        return value is not None and not (isinstance(value, Sized) and len(value) == 0)
+    return bool(value != default)
+
+
+def _refuse(name: str, given: Sequence[str], takes: Sequence[str]) -> None:
+    allowed = {*takes, *(("id", "ood") if "shift" in takes else ())}
+    for option in given:
+        if option not in allowed:
+            more = f"it takes {', '.join(takes)}" if takes else "it takes none"
+            raise InputError(f"the {name} chart takes no option {option!r}; {more}")
 
 
 def gallery(source: Source) -> tuple[list[View], list[Missing]]:
@@ -90,54 +186,95 @@ def gallery(source: Source) -> tuple[list[View], list[Missing]]:
 @dataclass(frozen=True, kw_only=True)
 class _Maker:
     title: str
-    make: Callable[[Source, str | None], Chart]
+    make: Callable[..., Chart]
+    """Of a source, a shift or None, and the options given."""
+    takes: tuple[str, ...] = ()
     intro: str = ""
     in_page: bool = True
     """Whether the page shows it as it is, and not as a view of its own."""
 
 
-def _shift(source: Source, name: str | None) -> Shift:
+def _usual(source: Source, shift: Shift | None) -> Shift:
     """The shift asked for, else the first natural one."""
-    bed = source.testbed
-    if name is not None:
-        return bed.shift(name)
-    single = [s for s in bed.shifts if len(s.source) == 1]
+    if shift is not None:
+        return shift
+    single = [s for s in source.testbed.shifts if len(s.source) == 1]
     natural = [s for s in single if s.kind in NATURAL]
     if not single:
         raise InputError(f"{source.name} has no shift with one ID setting")
     return (natural or single)[0]
 
 
-def _severities(source: Source, shift: str | None) -> Chart:
-    from shiftbed.results.charts.corruptions import severities
+def _fitting(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as ``Testbed.fit`` takes them."""
+    names = {"fit_on": "models", "full_id": "full_source"}
+    return {names.get(key, key): value for key, value in options.items()}
 
-    return severities(source.testbed)
+
+def _line(source: Source, shift: Shift | None, options: Mapping[str, Any]) -> Baseline:
+    wanted = _usual(source, shift)
+    if options:
+        return source.testbed.fit(wanted, bootstrap=0, **_fitting(options))
+    return source.line(wanted)
 
 
-def _trajectories(source: Source, shift: str | None) -> Chart:
+def _scatter(source: Source, shift: Shift | None, **options: Any) -> Chart:
+    from shiftbed.results.charts.scatter import plane, scatter
+
+    wanted, bed = _usual(source, shift), source.testbed
+    if "highlight" in options:
+        stars = [bed.model_names[bed.model_index(name)] for name in options["highlight"]]
+        options["highlight"] = stars
+    if len(wanted.source) == 1:
+        return scatter(bed, wanted, **_fitting(options))
+    _refuse("plane", list(options), _PLANE)
+    return plane(bed, wanted, **_fitting(options))
+
+
+def _relative(
+    source: Source, shift: Shift | None, highlight: Sequence[str] = (), **options: Any
+) -> Chart:
+    from shiftbed.results.charts.robustness import relative
+
+    return relative(source.testbed, _line(source, shift, options), highlight=highlight)
+
+
+def _synthetic(source: Source, shift: Shift | None, highlight: Sequence[str] = ()) -> Chart:
+    from shiftbed.results.charts.robustness import synthetic
+
+    return synthetic(source.testbed, _usual(source, shift), highlight=highlight)
+
+
+def _grid(source: Source, shift: Shift | None) -> Chart:
+    from shiftbed.results.charts.robustness import grid
+
+    return grid(source.testbed)
+
+
+def _multiples(source: Source, shift: Shift | None) -> Chart:
+    from shiftbed.results.charts.factors import pattern_panels
+
+    title = f"{source.name}: OOD over ID accuracy"
+    return pattern_panels(source.pairs, source.patterns, title=title)
+
+
+def _trajectories(source: Source, shift: Shift | None, by: str = "run", **options: Any) -> Chart:
     from shiftbed.results.charts.robustness import trajectories
 
-    return trajectories(source.testbed, _shift(source, shift))
+    return trajectories(source.testbed, _line(source, shift, options), by=by)
 
 
-def _reliability(source: Source, shift: str | None) -> Chart:
-    from shiftbed.results.charts.robustness import reliability_diagram
+def _severities(source: Source, shift: Shift | None, fit_on: Any = None) -> Chart:
+    from shiftbed.results.charts.corruptions import severities
 
-    if source.store is None:
-        raise InputError("reliability needs predictions per image with probabilities: a store")
-    wanted = _shift(source, shift) if source.testbed.shifts else None
-    settings = [wanted.source[0], wanted.target] if wanted else [source.testbed.settings[0]]
-    return Panels(
-        title="Reliability",
-        panels=tuple(reliability_diagram(source.store, setting) for setting in settings),
-    )
+    return severities(source.testbed, models=fit_on)
 
 
-def _similarity(source: Source, shift: str | None) -> Chart:
+def _similarity(source: Source, shift: Shift | None) -> Chart:
     from shiftbed.analysis.similarity import similarity
     from shiftbed.results.charts.similarity import dominance_against_difference, dominance_map
 
-    setting = _shift(source, shift).source[0]
+    setting = _usual(source, shift).source[0]
     results = source.testbed.results.get(setting)
     if results is None or int(results.known.sum()) < 2:
         raise InputError(f"similarity needs predictions per image of two models on {setting!r}")
@@ -148,98 +285,79 @@ def _similarity(source: Source, shift: str | None) -> Chart:
     return Panels(title=f"Similarity of models on {setting}", panels=panels)
 
 
-def _probes(source: Source, shift: str | None) -> Chart:
-    from shiftbed.results.charts.robustness import probes
-
-    return probes(source.testbed)
-
-
-def _predictiveness(source: Source, shift: str | None) -> Chart:
+def _predictiveness(source: Source, shift: Shift | None) -> Chart:
     from shiftbed.results import predictiveness as tables
     from shiftbed.results.charts.predictiveness import matrix_heatmap
 
-    whole = tables.matrix(tables.study(_pairs(source)))
+    whole = tables.matrix(tables.study(source.pairs))
     return matrix_heatmap(
         whole.metrics, whole.r, whole.low, whole.high, title="Averaged correlations of metrics"
     )
 
 
-def _factors(source: Source, shift: str | None) -> Chart:
+def _factors(source: Source, shift: Shift | None) -> Chart:
     from shiftbed.analysis.factors import factor_analysis
     from shiftbed.analysis.pairs import network_table
     from shiftbed.results.charts.factors import factor_panels
 
-    found = factor_analysis(network_table(_pairs(source), None), bootstrap=200)
+    found = factor_analysis(network_table(source.pairs, None), bootstrap=200)
     return factor_panels(found, title=f"{found.k} factors of {len(found.columns)} metrics")
 
 
-def patterns_of(source: Source) -> "pl.DataFrame":
-    """The pattern of every shift, and whether its line is to be trusted."""
-    from shiftbed.results.patterns import pattern_table
-
-    bed, pairs = source.testbed, _pairs(source)
-    settings = {name for pair in pairs for name in (pair.source, pair.target)}
-    images = {s: bed.usual_size(s) for s in settings if s in bed.settings}
-    return pattern_table(pairs, images=images, bootstrap=100)
-
-
-def _patterns(source: Source, shift: str | None) -> Chart:
+def _patterns(source: Source, shift: Shift | None) -> Chart:
     from shiftbed.results.charts.factors import count_bars
     from shiftbed.results.patterns import pattern_counts
 
-    return count_bars(pattern_counts(patterns_of(source), 0.95), title="Patterns by task")
+    return count_bars(pattern_counts(source.patterns, 0.95), title="Patterns by task")
 
 
-def _multiples(source: Source, shift: str | None) -> Chart:
-    from shiftbed.results.charts.factors import pattern_panels
+def _reliability(source: Source, shift: Shift | None) -> Chart:
+    from shiftbed.results.charts.robustness import reliability_diagram
 
-    title = f"{source.name}: OOD over ID accuracy"
-    return pattern_panels(_pairs(source), patterns_of(source), title=title)
-
-
-def _pairs(source: Source) -> tuple["PairTable", ...]:
-    from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
-
-    if source.store is not None:
-        return tuple(pairs_from_store(source.store))
-    return tuple(pairs_from_testbed(source.testbed))
+    if source.store is None:
+        raise InputError("reliability needs predictions per image with probabilities: a store")
+    wanted = _usual(source, shift) if source.testbed.shifts else None
+    settings = [wanted.source[0], wanted.target] if wanted else [source.testbed.settings[0]]
+    return Panels(
+        title="Reliability",
+        panels=tuple(reliability_diagram(source.store, setting) for setting in settings),
+    )
 
 
-def _relative(source: Source, shift: str | None) -> Chart:
-    from shiftbed.results.charts.robustness import relative
+def _probes(source: Source, shift: Shift | None) -> Chart:
+    from shiftbed.results.charts.robustness import probes
 
-    return relative(source.testbed, _shift(source, shift))
-
-
-def _synthetic(source: Source, shift: str | None) -> Chart:
-    from shiftbed.results.charts.robustness import synthetic
-
-    return synthetic(source.testbed, _shift(source, shift))
-
-
-def _grid(source: Source, shift: str | None) -> Chart:
-    from shiftbed.results.charts.robustness import grid
-
-    return grid(source.testbed)
+    return probes(source.testbed)
 
 
 CHARTS: dict[str, _Maker] = {
-    "relative": _Maker(title="ρ and τ", make=_relative, in_page=False),
-    "synthetic": _Maker(title="Synthetic and natural shifts", make=_synthetic, in_page=False),
+    "scatter": _Maker(
+        title="Scatter",
+        make=_scatter,
+        takes=(*_FIT, "by", "colour", "highlight", "label", "level"),
+        in_page=False,
+    ),
+    "relative": _Maker(title="ρ and τ", make=_relative, takes=(*_FIT, "highlight"), in_page=False),
+    "synthetic": _Maker(
+        title="Synthetic and natural shifts",
+        make=_synthetic,
+        takes=("shift", "highlight"),
+        in_page=False,
+    ),
     "grid": _Maker(title="Models and settings", make=_grid, in_page=False),
     "multiples": _Maker(title="All shifts", make=_multiples, in_page=False),
-    "trajectories": _Maker(title="Trajectories", make=_trajectories),
-    "severities": _Maker(title="Severities", make=_severities),
-    "similarity": _Maker(title="Similarity", make=_similarity),
+    "trajectories": _Maker(title="Trajectories", make=_trajectories, takes=(*_FIT, "by")),
+    "severities": _Maker(title="Severities", make=_severities, takes=("fit_on",)),
+    "similarity": _Maker(title="Similarity", make=_similarity, takes=("shift",)),
     "predictiveness": _Maker(
         title="Predictiveness",
         make=_predictiveness,
-        intro="How well each metric tells each other one over models, averaged over (ID, OOD) "
+        intro="How well each metric predicts each other one over models, averaged over (ID, OOD) "
         "pairs with equal weight per task; bold where the 95 % interval leaves out 0.",
     ),
     "factors": _Maker(title="Factors", make=_factors),
     "patterns": _Maker(title="Patterns", make=_patterns),
-    "reliability": _Maker(title="Reliability", make=_reliability),
+    "reliability": _Maker(title="Reliability", make=_reliability, takes=("shift",)),
     "probes": _Maker(title="Probes", make=_probes),
 }
 """Every chart by its name."""

@@ -1,6 +1,6 @@
 """A testbed: models × settings, the shifts between settings, and what each model is."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -235,13 +235,17 @@ class Testbed:
             named = [shifts] if isinstance(shifts, str | Shift) else shifts
             wanted = [self.shift(shift) for shift in named]
             wanted = [shift.on_full_source() for shift in wanted] if full_source else wanted
-        parts = []
-        for shift in wanted:
-            baseline = self.fit(shift, models=models, bootstrap=bootstrap, **options)
-            parts.append(self._columns(baseline, self.judge(baseline, level=level)))
-        if not parts:
+        if not wanted:
             raise InputError(f"testbed {self.name} has no shifts; name an ID and an OOD setting")
-        return _robustness_table(self.models, [shift.name for shift in wanted], parts, fdr)
+        fitted = [self.fit(s, models=models, bootstrap=bootstrap, **options) for s in wanted]
+        return self.robustness(fitted, level=level, fdr=fdr)
+
+    def robustness(
+        self, baselines: Sequence[Baseline], *, level: float = 0.95, fdr: float = 0.05
+    ) -> pl.DataFrame:
+        """The table of ``effective_robustness`` against baselines that are fitted already."""
+        parts = [self._columns(one, self.judge(one, level=level)) for one in baselines]
+        return _robustness_table(self.models, [one.shift for one in baselines], parts, fdr)
 
     def judge(self, baseline: Baseline, *, level: float = 0.95) -> Robustness:
         """ρ of every model of this testbed against a baseline, in the order of the models."""

@@ -41,9 +41,13 @@ def bed(steps: dict[str, int]) -> Testbed:
     )  # fmt: skip
 
 
+def _drawn(testbed):
+    return trajectories(testbed, testbed.fit("s", bootstrap=0))
+
+
 def test_a_run_of_one_step_is_no_trajectory():
-    drawn = trajectories(bed({"long": 4, "short": 1, "other": 2}), "s")
+    drawn = _drawn(bed({"long": 4, "short": 1, "other": 2}))
     assert [curve.name for curve in drawn.curves] == ["long", "other", "mean of 2 runs"]
     np.testing.assert_allclose(drawn.curves[0].y, 10, atol=0.01)
     with pytest.raises(InputError, match="no run with two or more steps"):
-        trajectories(bed({"short": 1}), "s")
+        _drawn(bed({"short": 1}))

@@ -28,17 +28,17 @@ _VALUES = ("accuracy", "gain")
 _ORDER = ("none", CLEAN, *(name for family in FAMILIES.values() for name in family))
 
 
-def severities(testbed: Testbed, *, models: Choice = None, where: str | None = None) -> Panels:
+def severities(testbed: Testbed, *, models: Choice = None) -> Panels:
     """Mean accuracy of the chosen models (default: the fit set) with one standard error.
 
-    Corruptions in memory and on disk are different settings and are never mixed; ``where`` says
-    which (default: in memory if they are there).
+    Corruptions in memory and on disk are different settings and are never mixed: in memory, if
+    they are there.
     """
     parsed = corrupted_settings(testbed)
     places = sorted({one.where for one in parsed.values()}, reverse=True)
     if not places:
         raise InputError(f"{testbed.name} has no setting such as val+fog:3")
-    where = where or places[0]
+    where = places[0]
     rows = choose(testbed.models, models)
     curves: dict[str, list[Curve]] = {}
     for name in sorted({one.name for one in parsed.values() if one.where == where}):

@@ -2,11 +2,11 @@
 the grid of accuracies, probes, and reliability diagrams."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
 
+from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.intervals import pearson
 from shiftbed.analysis.metrics import reliability
 from shiftbed.analysis.trajectory import average_runs, peak
@@ -31,23 +31,22 @@ _MOST = 100
 """Models in a grid, the most accurate first."""
 
 
-def relative(testbed: Testbed, shift: Shift, *, parent: str | None = None) -> Dots:
+def relative(testbed: Testbed, baseline: Baseline, *, highlight: Sequence[str] = ()) -> Dots:
     """Effective against relative robustness of all models derived from another one.
 
     taori2020, Section 2: a robust intervention should have ρ > 0 *and* τ > 0.
     """
-    table = testbed.effective_robustness(shift).filter(
+    table = testbed.robustness([baseline]).filter(
         pl.col("relative").is_not_null() & pl.col("effective").is_not_null()
     )
-    if parent is not None:
-        table = table.filter(pl.col("parent") == parent)
     if not len(table):
-        raise InputError(f"{testbed.name} has no model derived from another one on {shift.name!r}")
+        shift = baseline.shift
+        raise InputError(f"{testbed.name} has no model derived from another one on {shift!r}")
     rho, tau = 100 * table["effective"].to_numpy(), 100 * table["relative"].to_numpy()
     both = int(((rho > 0) & (tau > 0)).sum())
     ends = [100 * table[c].fill_null(np.nan).to_numpy() for c in ("low", "high")]
     return Dots(
-        title=f"Effective and relative robustness on {shift.name}",
+        title=f"Effective and relative robustness on {baseline.shift}",
         x_title="effective robustness ρ (points)",
         y_title="relative robustness τ (points)",
         names=tuple(table["model"].to_list()),
@@ -57,17 +56,16 @@ def relative(testbed: Testbed, shift: Shift, *, parent: str | None = None) -> Do
         x_high=ends[1],
         groups=tuple(table["kind"].to_list()),
         lines=_AXES,
+        labelled=_named(testbed, highlight),
         reading=f"{both} of {len(table)} derived models gain in both (upper right).",
         citation=testbed.citation,
     )
 
 
-def synthetic(testbed: Testbed, natural: Shift, *, against: str | None = None) -> Dots:
-    """ρ on a natural shift over ρ on a synthetic one.
+def synthetic(testbed: Testbed, natural: Shift, *, highlight: Sequence[str] = ()) -> Dots:
+    """ρ on a natural shift over ρ on the synthetic one that it correlates best with.
 
-    Models of standard training, which the lines go through, are left out where there are others.
-
-    ``against`` defaults to the synthetic shift whose ρ correlates best with the natural one's
+    Models of standard training, which the lines go through, are left out where there are others
     (taori2020, Appendix H).
     """
     shifts = [s.name for s in testbed.shifts if s.kind not in NATURAL and len(s.source) == 1]
@@ -80,7 +78,7 @@ def synthetic(testbed: Testbed, natural: Shift, *, against: str | None = None) -
     if not len(ranked):
         raise InputError(f"no synthetic shift of {testbed.name} has ρ for three models")
     best = [f"{r['synthetic']} (r {r['r']:.2f}, n = {r['n']})" for r in ranked.head(2).to_dicts()]
-    name = against or str(ranked["synthetic"][0])
+    name = str(ranked["synthetic"][0])
     rho = {
         which: testbed.effective_robustness(one).select("model", "kind", "effective")
         for which, one in (("x", testbed.shift(name)), ("y", natural))
@@ -103,6 +101,7 @@ def synthetic(testbed: Testbed, natural: Shift, *, against: str | None = None) -
         y=y,
         groups=tuple(both["kind"].to_list()),
         lines=_AXES,
+        labelled=_named(testbed, highlight),
         reading=f"r = {overall:.2f} over {len(both)} models; by kind: {', '.join(kinds)}.",
         notes=(f"Best synthetic shifts for {natural.name}: {', '.join(best)}.",),
         citation=testbed.citation,
@@ -164,19 +163,20 @@ def probes(testbed: Testbed) -> Heatmap:
     )
 
 
-def trajectories(
-    testbed: Testbed, shift: str | Shift, *, by: str = "run", **options: Any
-) -> Curves:
+def _named(testbed: Testbed, models: Sequence[str]) -> tuple[str, ...]:
+    return tuple(testbed.model_names[testbed.model_index(name)] for name in models)
+
+
+def trajectories(testbed: Testbed, baseline: Baseline, *, by: str = "run") -> Curves:
     """ρ over ID accuracy along the steps of each run, and the mean over several runs of one kind.
 
-    Needs the columns ``run`` (or ``by``) and ``step`` of models; a run of one step is no
-    trajectory. Further options go to
-    ``Testbed.fit``; the line goes through the fit set, as always.
+    andreassen2021, Figures 1 and 2. Needs the columns ``run`` (or ``by``) and ``step`` of models;
+    a run of one step is no trajectory.
     """
     for column in (by, "step"):
         if column not in testbed.models.columns:
             raise InputError(f"{testbed.name} has no column {column!r}: no trajectory to draw")
-    found = testbed.effective_robustness(shift, **options)
+    found = testbed.robustness([baseline])
     steps = testbed.models.select("model", by, "step").drop_nulls()
     table = found.join(steps, on="model").sort(by, "step")
     table = table.filter(pl.col("effective").is_finite() & pl.col("source").is_finite())
@@ -194,10 +194,9 @@ def trajectories(
             curve, note = _mean(name, rows, by)
             curves.append(curve)
             notes.append(note)
-    named = testbed.shift(shift)
     return Curves(
-        title=f"ρ along training: {named.name}",
-        x_title=f"{named.source[0]} accuracy (%)",
+        title=f"ρ along training: {baseline.shift}",
+        x_title=f"{baseline.id_settings[0]} accuracy (%)",
         y_title="effective robustness ρ (points)",
         curves=tuple(curves),
         lines=(Reference(name="the line", slope=0.0, intercept=0.0),),
@@ -239,16 +238,14 @@ def _run(name: str, rows: pl.DataFrame) -> Curve:
     )
 
 
-def reliability_diagram(
-    store: PredictionStore, setting: str, models: Sequence[str] | None = None
-) -> Curves:
+def reliability_diagram(store: PredictionStore, setting: str) -> Curves:
     """Accuracy over confidence in ten bins, one curve per model, with 95 % intervals."""
     complete = [
         r["model"]
         for r in store.cells()
         if r["setting"] == setting and r.get("status") == "complete"
     ]
-    names = sorted(complete) if models is None else list(models)
+    names = sorted(complete)
     test_set = store.test_set(setting)
     curves: list[Curve] = []
     notes: list[str] = []

@@ -1,0 +1,83 @@
+"""``plot``: any chart of a testbed or a store, onto axes or into a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shiftbed import figures
+from shiftbed.errors import InputError
+from shiftbed.page.document import check_suffix, save
+from shiftbed.records import Shift
+from shiftbed.results import plot as charts
+from shiftbed.store import PredictionStore
+from shiftbed.testbed import Testbed
+from shiftbed.testbed.select import Choice
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot(
+    source: str | Path | Testbed | PredictionStore = "imagenet-testbed-2020",
+    shift: str | Shift | None = None,
+    *,
+    chart: str = "scatter",
+    id: Sequence[str] | None = None,
+    ood: str | None = None,
+    output: str | Path | None = None,
+    ax: "Axes | None" = None,
+    scale: str = "logit",
+    fit_on: Choice = None,
+    threshold: float | None = None,
+    full_id: bool = False,
+    knee: float | str | None = "published",
+    on_boundary: str = "raise",
+    by: str | None = None,
+    colour: str | None = None,
+    highlight: Sequence[str] = (),
+    label: int = 6,
+    level: float = 0.995,
+    style: str | None = None,
+    dpi: int | None = None,
+) -> "Axes | Path":
+    """Draw a shift (models with error bars, the line with its band, y = x), or another chart.
+
+    ``chart`` is one of ``shiftbed.results.plot.CHARTS``; two ID settings ``id`` and an ``ood``
+    one make a plane. Drawn onto ``ax``, or a figure of pyplot's, the axes are returned; with
+    ``output``, a .png (``dpi``, 300), .svg, .pdf or interactive .html file, its path. ``style`` is
+    ``paper`` or ``slides``. ``highlight`` names models to mark, ``label`` says how many of those
+    out of line are named, ``level`` is that of error bars; ``scale`` to ``by`` choose the fit as
+    for ``fit``. An option that a chart cannot honour is refused.
+    """
+    if output is not None:
+        suffix = check_suffix(output)
+        if ax is not None:
+            raise InputError("give output, a file to write, or ax, axes to draw onto, not both")
+        if style is not None and suffix == ".html":
+            raise InputError("style is for .png, .svg and .pdf, not for an interactive .html")
+    if dpi is not None and (output is None or suffix != ".png"):
+        raise InputError("dpi is for a .png output only")
+    if style is not None and output is None:
+        raise InputError("style is for an output file; axes have matplotlib's own")
+    made = charts.chart(
+        source,
+        chart,
+        shift,
+        id=id,
+        ood=ood,
+        scale=scale,
+        fit_on=fit_on,
+        threshold=threshold,
+        full_id=full_id,
+        knee=knee,
+        on_boundary=on_boundary,
+        by=by,
+        colour=colour,
+        highlight=highlight,
+        label=label,
+        level=level,
+    )
+    if output is None:
+        return figures.draw(made, ax)
+    save(made, output, dpi=dpi or 300, style=style or "paper")
+    return Path(output)
