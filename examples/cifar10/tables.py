@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shiftbed.results.answers import answers_from_store
 from shiftbed.results.groups import group_table
-from shiftbed.results.predictors import AVERAGE, predictor_table
+from shiftbed.results.joint_answers import answers_from_store
+from shiftbed.results.predictors import AVERAGE, predictors
 from shiftbed.results.scores import scores
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import PROBE_METRICS
@@ -39,7 +39,7 @@ def results(folder: Path) -> dict[str, Any]:
         "mean_corrupted": _means(store, names, corrupted),
         "probes": scores(store, metrics=PROBED).select(columns).to_dicts(),
         "predictors": {
-            by or "all": predictor_table(bed, metrics=METRICS, by=by).to_dicts()
+            by or "all": predictors(bed, metric=METRICS, by=by).frame.to_dicts()
             for by in (None, "architecture", "augmentation")
         },
         "robustness": group_table(bed, corrupted, by="grid").to_dicts(),

@@ -17,7 +17,7 @@ from examples.digits import data
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.similarity import mcnemar
 from shiftbed.cli.output import as_json, interval, p_value, percent, points, table
-from shiftbed.results.answers import answers_from_store
+from shiftbed.results.joint_answers import answers_from_store
 from shiftbed.store import PredictionStore
 from shiftbed.training.train import train as train_recipe
 

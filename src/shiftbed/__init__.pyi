@@ -33,13 +33,13 @@ from shiftbed.results.consistency import consistency as consistency
 from shiftbed.results.correlation import correlate as correlate
 from shiftbed.results.corruption_error import mce as mce
 from shiftbed.results.effects import effects as effects
+from shiftbed.results.estimate import estimate as estimate
 from shiftbed.results.factors import factors as factors
 from shiftbed.results.groups import groups as groups
-from shiftbed.results.label_free import estimate as estimate
 from shiftbed.results.lines import compare as compare
 from shiftbed.results.lines import fit as fit
 from shiftbed.results.lines import rank as rank
-from shiftbed.results.mixing import mix as mix
+from shiftbed.results.mix import mix as mix
 from shiftbed.results.patterns import patterns as patterns
 from shiftbed.results.place import place as place
 from shiftbed.results.plan import plan as plan
@@ -48,7 +48,7 @@ from shiftbed.results.predictors import predictors as predictors
 from shiftbed.results.scores import score as score
 from shiftbed.results.similarity import similarity as similarity
 from shiftbed.results.testbeds import testbeds as testbeds
-from shiftbed.results.transfer_grid import transfer as transfer
+from shiftbed.results.transfer import transfer as transfer
 from shiftbed.scales import LINEAR as LINEAR
 from shiftbed.scales import LOGIT as LOGIT
 from shiftbed.scales import PROBIT as PROBIT

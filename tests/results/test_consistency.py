@@ -1,3 +1,5 @@
+"""pm-k of stores of video frames, and the authors' metadata."""
+
 import json
 
 import numpy as np
@@ -5,8 +7,7 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.labels import class_map
-from shiftbed.results.consistency import consistency_table
-from shiftbed.results.frames import FrameFiles, read_frame_files
+from shiftbed.results.consistency import FrameFiles, consistency, read_frame_files
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
 from tests.conftest import SHARED
 
@@ -43,12 +44,12 @@ def test_models_of_a_store(tmp_path):
     off = TRUTH.copy()
     off[[1, 5 + 4, 10 + 2]] = 9  # video 0 at distance 1, 1 at distance 2, 2 at its anchor
     fill(store, {"perfect": TRUTH, "off": off})
-    found = consistency_table(store, FILES, k=(0, 1, 2))
-    values = {(r["model"], r["k"]): r["value"] for r in found.table.iter_rows(named=True)}
+    found = consistency(store, FILES, k=(0, 1, 2))
+    values = {(r["model"], r["k"]): r["value"] for r in found.frame.iter_rows(named=True)}
     assert [values["perfect", k] for k in (0, 1, 2)] == [1, 1, 1]
     assert [values["off", k] for k in (0, 1, 2)] == [0.75, 0.5, 0.25]
     assert (found.rule, found.anchors, found.frames) == ("frame", 4, 20)
-    assert found.table["n"].unique().to_list() == [4]
+    assert found.frame["n"].unique().to_list() == [4]
     assert found.missing == {"perfect": (), "off": ()}
 
 
@@ -61,19 +62,19 @@ def test_missing_frames_are_listed(tmp_path):
         frames=dict(FILES.frames) | {"w/001.jpg": ("w/002.jpg",)},
         labels=dict(FILES.labels) | {"w/001.jpg": (1,), "w/002.jpg": (1,)},
     )
-    found = consistency_table(store, more, k=(0, 2))
+    found = consistency(store, more, k=(0, 2))
     assert set(found.missing["m"]) == {"v0/003.jpg", "w/001.jpg", "w/002.jpg"}
-    row = found.table.row(0, named=True)
+    row = found.frame.row(0, named=True)
     assert (row["n"], row["left_out"], row["missing"]) == (3, 2, 3)
     assert "2 anchors left out" in row["note"]
-    near = consistency_table(store, more, k=(0,))
+    near = consistency(store, more, k=(0,))
     assert near.missing["m"] == ("w/001.jpg",)
 
 
 def test_no_anchor_is_left(tmp_path):
     store = PredictionStore(tmp_path)
     fill(store, {"m": TRUTH}, readable=np.arange(20) % 5 != 0)
-    row = consistency_table(store, FILES).table.row(0, named=True)
+    row = consistency(store, FILES).frame.row(0, named=True)
     assert (row["value"], row["n"]) == (None, 0)
     assert "every anchor lacks a frame" in row["note"]
 
@@ -91,8 +92,8 @@ def test_superclasses_from_what_is_stored(tmp_path):
     store.write_part("top", "frames", 0, part_from_logits(logits, TRUTH, top=2))
     for model in ("logits", "top"):
         store.write_cell(model, "frames", {"status": "complete"})
-    found = consistency_table(store, FILES, models=["logits", "top"], policy=policy, k=(0,))
-    first, second = found.table.iter_rows(named=True)
+    found = consistency(store, FILES, model=["logits", "top"], class_map=policy, k=(0,))
+    first, second = found.frame.iter_rows(named=True)
     anchors = [2, 7, 12, 17]
     assert first["value"] == (merged[anchors] == TRUTH[anchors]).mean()
     assert first["undecided"] == 0
@@ -119,29 +120,144 @@ def test_the_real_metadata_from_a_store(tmp_path):
     answers = np.where(rng.random(len(truth)) < p, truth, 31)
     store.write_part("m", "imagenet-vid-robust-frames", 0, part_from_top(answers))
     store.write_cell("m", "imagenet-vid-robust-frames", {"status": "complete"})
-    found = consistency_table(store, files, k=range(11), level=0.999)
+    found = consistency(store, files, k=range(11), level=0.999)
     sizes = [len(own) + 1 for own in files.frames.values()]
-    row = found.table.row(10, named=True)
+    row = found.frame.row(10, named=True)
     assert (row["k"], row["n"], row["missing"]) == (10, 1109, 0)
     assert row["low"] < np.mean(p ** np.array(sizes)) < row["high"]
-    assert (found.table["value"].diff().drop_nulls() <= 0).all()
+    assert (found.frame["value"].diff().drop_nulls() <= 0).all()
 
 
 def test_names_that_do_not_fit(tmp_path):
     store = PredictionStore(tmp_path)
     fill(store, {"m": TRUTH})
     with pytest.raises(InputError, match="did you mean 'm'"):
-        consistency_table(store, FILES, models=["mm"])
+        consistency(store, FILES, model=["mm"])
     with pytest.raises(InputError, match="did you mean 'frames'"):
-        consistency_table(store, FILES, setting="frame")
+        consistency(store, FILES, setting="frame")
     fill(store, {"m": TRUTH}, setting="again")
     with pytest.raises(InputError, match="again, frames do; name it with --setting"):
-        consistency_table(store, FILES)
+        consistency(store, FILES)
     other = FrameFiles(frames={"x/1.jpg": ()}, labels={"x/1.jpg": (1,)})
     with pytest.raises(InputError, match="none of its settings"):
-        consistency_table(store, other)
+        consistency(store, other)
     with pytest.raises(InputError, match="has none of the frames"):
-        consistency_table(store, other, setting="frames")
+        consistency(store, other, setting="frames")
     fill(store, {}, setting="empty")
     with pytest.raises(InputError, match="no model is complete"):
-        consistency_table(store, FILES, setting="empty")
+        consistency(store, FILES, setting="empty")
+
+
+MAPS = SHARED / "class_maps"
+needs_maps = pytest.mark.skipif(
+    not MAPS.is_dir(), reason="the authors' metadata is not beside the checkout"
+)
+
+
+def write(folder, **files):
+    paths = []
+    for name, value in files.items():
+        ending = "csv" if isinstance(value, str) else "json"
+        paths.append(folder / f"{name}.{ending}")
+        paths[-1].write_text(value if isinstance(value, str) else json.dumps(value))
+    return paths
+
+
+@needs_maps
+def test_the_real_files_of_vid_robust():
+    files = read_frame_files([MAPS / "vid_robust_pmsets.json", MAPS / "vid_robust_labels.json"])
+    assert (len(files.frames), len(files.labels), files.reviewed) == (1109, 22179, True)
+    sets = files.sets(None)
+    assert (sets.rule, len(sets.frames), len(sets.distance)) == ("frame", 22179, 21070 + 1109)
+
+
+@needs_maps
+def test_the_real_files_of_ytbb_robust():
+    """2,467 annotated anchors: marked good, not bad or unsure, and with an added label or not."""
+    paths = [MAPS / "ytbb_robust_anchor_labels.json", MAPS / "ytbb_class_index.json"]
+    files = read_frame_files(paths)
+    raw = json.loads(paths[0].read_text())["annotations"]
+    good = [one for one in raw if 0 in one["labels"] and not {1, 2} & set(one["labels"])]
+    added = [one for one in good if len(one["labels"]) > 1]
+    assert (len(files.frames), len(files.unlabelled)) == (len(added), len(good) - len(added))
+    assert not files.reviewed
+    assert files.labels["WypmJptPzX8_68666/frame-2058.jpg"] == (0,)  # a person was added
+    there = [f"WypmJptPzX8_68666/frame-{n}.jpg" for n in range(2050, 2060)]
+    sets = files.sets(None, there)
+    assert sets.rule == "anchor"
+    assert sets.distance.max() == 8
+
+
+NAMES = {"0": "person", "1": "bird", "22": "none", "23": "car"}
+LISTED = ["good", "unsure", "bad", "person", "bird"]
+
+
+def test_reviewed_frames_of_ytbb_robust(tmp_path):
+    anchors = {
+        "labels": LISTED,
+        "annotations": [
+            {"key": "/x/a_10/frame-7.jpg", "labels": [0, 3]},
+            {"key": "b_20/frame-5.jpg", "labels": [0]},
+            {"key": "c_30/frame-5.jpg", "labels": [0, 2, 4]},
+            {"key": "d_40/frame-5.jpg", "labels": [0, 4]},
+        ],
+    }
+    pairs = {
+        "labels": ["similar", "dissimilar", "blur-increase", "bad-anchor"],
+        "annotations": [
+            {"key": "a_10/frame-7.jpg,/x/a_10/frame-8.jpg", "labels": [0]},
+            {"key": "a_10/frame-7.jpg,a_10/frame-9.jpg", "labels": [0, 2]},
+            {"key": "a_10/frame-7.jpg,a_10/frame-6.jpg", "labels": [1]},
+            {"key": "b_20/frame-5.jpg,b_20/frame-2.jpg", "labels": [0]},
+            {"key": "d_40/frame-5.jpg,d_40/frame-6.jpg", "labels": [3]},
+        ],
+    }
+    first = "ytid,time_ms,label\na,10,1\nb,20,22\nd,40,1\n"
+    paths = write(tmp_path, anchors=anchors, pairs=pairs, names=NAMES, first=first)
+    files = read_frame_files(paths)
+    assert files.reviewed
+    assert files.labels == {"a_10/frame-7.jpg": (0, 1), "b_20/frame-5.jpg": (23,)}
+    assert files.frames == {
+        "a_10/frame-7.jpg": ("a_10/frame-8.jpg",),
+        "b_20/frame-5.jpg": ("b_20/frame-2.jpg",),
+    }
+    sets = files.sets(None)
+    assert sets.distance.tolist() == [0, 1, 0, 3]
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({"a": {"v/1.jpg": ["v/2.jpg"]}}, r"also give the file of \{frame: \[labels\]\}"),
+        ({"a": {"v/1.jpg": [1]}}, r"also give the file of \{anchor: \[frames\]\}"),
+        ({"a": {"v/1.jpg": [1.5]}}, "expected"),
+        ({"a": {"v/1.jpg": 3}}, "expected"),
+        ({"a": []}, "expected"),
+        ({"a": {"annotations": [{"key": 1, "labels": []}], "labels": []}}, "annotations need"),
+        ({"a": {"annotations": [{"key": "v/1.jpg", "labels": [5]}], "labels": ["x"]}}, "need"),
+        (
+            {"a": {"annotations": [{"key": "v/1.jpg", "labels": [0]}], "labels": ["good"]}},
+            "number: class name",
+        ),
+        ({"a": "ytid,time\n1,2\n"}, "expected"),
+    ],
+)
+def test_files_that_do_not_do(tmp_path, files, why):
+    with pytest.raises(InputError, match=why) as raised:
+        read_frame_files(write(tmp_path, **files))
+    assert "\n" not in str(raised.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    for data in (b"{", b"\xff\xfe", b"[" * 200_000):
+        (tmp_path / "m.json").write_bytes(data)
+        with pytest.raises(InputError, match="cannot be read"):
+            read_frame_files([tmp_path / "m.json"])
+    with pytest.raises(InputError, match="cannot be read"):
+        read_frame_files([tmp_path / "none.json"])
+
+
+def test_frames_need_numbers(tmp_path):
+    paths = write(tmp_path, a={"v/x.jpg": ["v/2.jpg"]}, b={"v/x.jpg": [1], "v/2.jpg": [1]})
+    with pytest.raises(InputError, match="no number"):
+        read_frame_files(paths).sets(None)

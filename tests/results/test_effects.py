@@ -7,9 +7,9 @@ from shiftbed.analysis.pairs import PairTable
 from shiftbed.errors import InputError
 from shiftbed.results.effects import (
     architectures,
+    differences,
     difficulty,
     difficulty_effect,
-    effects,
     full_and_head,
 )
 from shiftbed.results.predictiveness import study
@@ -34,7 +34,7 @@ def plain(
 class TestEffects:
     def test_p_and_q_values_equal_scipy(self):
         pairs = augmented(np.random.default_rng(0), sets=20, effect=0.01)
-        found = effects(pairs, "augmentation", ["RandAugment", "AugMix"], ["none"])
+        found = differences(pairs, "augmentation", ["RandAugment", "AugMix"], ["none"])
         assert found["metric"].to_list() == ["id:error", "ood:error"]
         ps = []
         for row in found.iter_rows(named=True):
@@ -53,7 +53,7 @@ class TestEffects:
 
     def test_two_recipes_that_never_meet_say_so(self):
         info = {"augmentation": ["none", "AugMix"], "rate": [0.1, 0.2]}
-        found = effects(
+        found = differences(
             [plain([[0.1, 0.2], [0.2, 0.3]], info=info)], "augmentation", ["AugMix"], ["none"]
         )
         assert found["p_value"].null_count() == 2
@@ -61,7 +61,7 @@ class TestEffects:
         assert found["unmatched"].to_list() == [2, 2]
 
     def test_one_id_set(self):
-        found = effects(
+        found = differences(
             augmented(np.random.default_rng(0), sets=1), "augmentation", ["AugMix"], ["none"]
         )
         assert found["low"].null_count() == 2
@@ -71,7 +71,7 @@ class TestEffects:
     def test_an_unknown_metric(self):
         pairs = augmented(np.random.default_rng(0))
         with pytest.raises(InputError, match="did you mean 'ood:error'"):
-            effects(pairs, "augmentation", ["AugMix"], ["none"], metrics=["ood:erro"])
+            differences(pairs, "augmentation", ["AugMix"], ["none"], metric=["ood:erro"])
 
 
 class TestArchitectures:

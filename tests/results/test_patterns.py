@@ -7,7 +7,8 @@ from scipy.stats import binomtest
 
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.errors import InputError
-from shiftbed.results.patterns import accuracy_of, chosen_networks, pattern_counts, pattern_table
+from shiftbed.results.pairs import open_pairs
+from shiftbed.results.patterns import accuracy_of, pattern_counts, pattern_table, patterns
 
 
 def pair(task: str, target: str, y: np.ndarray, metric: str = "error") -> PairTable:
@@ -71,15 +72,15 @@ def test_accuracies_and_errors_are_the_same() -> None:
 
 
 def test_networks_are_chosen_by_recipe() -> None:
-    (some,) = chosen_networks([LINE], ["family=vit", "depth!=1"])
+    (some,) = open_pairs([LINE], only=["family=vit", "depth!=1"])
     assert some.models[:2] == ("m3", "m5")
     assert len(some.models) == 19
     np.testing.assert_array_equal(some.values, LINE.values[3::2])
-    assert chosen_networks([LINE], []) == (LINE,)
+    assert open_pairs([LINE]) == (LINE,)
     with pytest.raises(InputError, match="say COLUMN=PATTERN"):
-        chosen_networks([LINE], ["all"])
+        open_pairs([LINE], only=["all"])
     with pytest.raises(InputError, match="no network has model=q"):
-        chosen_networks([LINE], ["model=q*"])
+        open_pairs([LINE], only=["model=q*"])
 
 
 def test_what_cannot_be_classified() -> None:
@@ -89,3 +90,20 @@ def test_what_cannot_be_classified() -> None:
         pattern_table([LINE], groups="width")
     with pytest.raises(InputError, match="unknown metric"):
         pattern_table([pair("t", "b", np.linspace(0.2, 0.7, 12), metric="nll")])
+
+
+def test_a_study_of_pairs_in_memory() -> None:
+    found = patterns([LINE, LOST], classes={"two": 10}, images={"a": 5000, "b": 5000}, bootstrap=20)
+    assert found.frame["pattern"].to_list() == ["increasing", "horizontal"]
+    assert found.to_dict()["counts"] == found.counts.to_dicts()
+    assert [len(table.rows) for table in found.tables()] == [2, len(found.counts)]
+    counts = found.chart("counts")
+    assert counts.values.sum() == 2
+    assert found.plot(draw="counts").get_ylabel() == "(ID, OOD) pairs"
+    for wrong, why in (
+        ({"classes": 1}, "classes: expected a whole number of at least 2"),
+        ({"classes": {"three": 5}}, "unknown task 'three'"),
+        ({"images": {"b": 0}}, "images: expected a whole number of at least 1"),
+    ):
+        with pytest.raises(InputError, match=why):
+            patterns([LINE, LOST], **wrong)

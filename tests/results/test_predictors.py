@@ -8,8 +8,7 @@ from scipy.stats import linregress
 
 from shiftbed.errors import InputError
 from shiftbed.page import save
-from shiftbed.results.charts.predictiveness import best_metric, group_lines
-from shiftbed.results.predictors import groups_by, predictor_table
+from shiftbed.results.predictors import groups_by, predictors
 from shiftbed.testbed import published
 from shiftbed.testbed.select import choose
 
@@ -22,7 +21,7 @@ def bed():
 
 
 def test_a_cell_by_scipy(bed):
-    table = predictor_table(bed, ood=["contrast"], by="architecture", models=CLEAN, bootstrap=50)
+    table = predictors(bed, ood=["contrast"], by="architecture", models=CLEAN, bootstrap=50).frame
     rows = table.filter(metric="consistent_distances_amp")
     assert rows["group"].to_list() == ["average", "Conv8", "ResNet18", "VGG16"]
     vgg = choose(bed.models, ["architecture=VGG16", CLEAN])
@@ -35,14 +34,14 @@ def test_a_cell_by_scipy(bed):
 
 
 def test_an_accuracy_is_on_the_probit_scale(bed):
-    table = predictor_table(bed, metrics=["cifar10_acc"], ood=["cifar10.1"], bootstrap=0)
+    table = predictors(bed, metric=["cifar10_acc"], ood=["cifar10.1"], bootstrap=0).frame
     wanted = linregress(ndtri(bed.accuracy("cifar10_acc")), ndtri(bed.accuracy("cifar10.1_acc")))
     assert table["r2"][0] == pytest.approx(wanted.rvalue**2)
     assert table["n"][0] == 447
 
 
 def test_best_and_second_best_are_marked_once_per_ood_set(bed):
-    table = predictor_table(bed, by="architecture", models=CLEAN, bootstrap=0)
+    table = predictors(bed, by="architecture", models=CLEAN, bootstrap=0).frame
     average = table.filter(group="average")
     for _, one in average.group_by("ood"):
         ordered = one.sort("r2", descending=True)
@@ -56,15 +55,15 @@ def test_accuracies_of_0_and_1_are_left_out(bed):
     value[0, bed.setting_index("contrast")] = 1.0
     from dataclasses import replace
 
-    table = predictor_table(replace(bed, value=value), ood=["contrast"], bootstrap=0)
+    table = predictors(replace(bed, value=value), ood=["contrast"], bootstrap=0).frame
     assert table["n"][0] == 446
 
 
 def test_what_cannot_be_predicted(bed):
     with pytest.raises(InputError, match="no accuracy"):
-        predictor_table(bed, ood=["jacobian_norm"])
+        predictors(bed, ood=["jacobian_norm"])
     with pytest.raises(InputError, match="unknown"):
-        predictor_table(bed, metrics=["jacobian_nrm"])
+        predictors(bed, metric=["jacobian_nrm"])
     with pytest.raises(InputError, match="column of models"):
         groups_by(bed, "arch")
     with pytest.raises(InputError, match="is left"):
@@ -73,13 +72,15 @@ def test_what_cannot_be_predicted(bed):
 
 def test_lines_are_as_opaque_as_r2(bed, tmp_path):
     options = {"ood": ["contrast", "gaussian_noise"], "by": "architecture", "models": CLEAN}
-    table = predictor_table(bed, metrics=["cifar10_acc"], bootstrap=0, **options)
-    lines = group_lines(bed, **options)
-    wanted = table.filter(pl.col("group") != "average")["r2"].to_numpy()
+    found = predictors(bed, metric=["cifar10_acc"], bootstrap=0, **options)
+    lines = found.chart()
+    wanted = found.frame.filter(pl.col("group") != "average")["r2"].to_numpy()
     drawn = [line.opacity for panel in lines.panels for line in panel.lines]
     assert drawn == pytest.approx(np.clip(wanted, 0.06, 1))
     assert [line.group for line in lines.panels[0].lines] == ["Conv8", "ResNet18", "VGG16"]
-    best = best_metric(bed, ood=["contrast"], by="architecture", models=CLEAN)
+    best = predictors(bed, ood=["contrast"], by="architecture", models=CLEAN, bootstrap=0).chart(
+        "best"
+    )
     assert best.panels[0].x_title == "high_freq_fracs_amp"
     for suffix in (".png", ".html"):
         save(lines, tmp_path / f"lines{suffix}")

@@ -5,17 +5,10 @@ import polars as pl
 import pytest
 from statsmodels.stats.contingency_tables import mcnemar
 
-from shiftbed.analysis.similarity import similarity, unsolved
+from shiftbed.analysis.similarity import similarity as count
 from shiftbed.errors import InputError
-from shiftbed.results.answers import JointAnswers, answers_from_store
-from shiftbed.results.similarity import (
-    accuracy_groups,
-    class_table,
-    difficulty_table,
-    model_table,
-    pair_table,
-    unsolved_table,
-)
+from shiftbed.results.joint_answers import JointAnswers, answers_from_store
+from shiftbed.results.similarity import model_table, pair_table, similarity
 from tests.results.digits import write_store
 
 
@@ -26,7 +19,7 @@ def answers(tmp_path_factory) -> JointAnswers:
 
 
 def test_pairs(answers):
-    frame = pair_table(answers.models, similarity(answers.right, answers.classes))
+    frame = pair_table(answers.models, count(answers.right, answers.classes))
     assert len(frame) == 28
     assert (frame["accuracy_a"] >= frame["accuracy_b"]).all()
     at = {name: i for i, name in enumerate(answers.models)}
@@ -43,7 +36,7 @@ def test_pairs(answers):
 
 
 def test_models_sorted_by_accuracy(answers):
-    found = similarity(answers.right, answers.classes)
+    found = count(answers.right, answers.classes)
     frame = model_table(answers.models, found)
     assert frame["accuracy"].is_sorted(descending=True)
     row = frame.filter(model="model2").row(0, named=True)
@@ -55,7 +48,7 @@ def test_models_sorted_by_accuracy(answers):
 
 def test_always_right_and_identical_models_have_reasons():
     right = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [1, 0, 1, 0], [1, 0, 1, 0]], dtype=bool)
-    frame = pair_table("abcd", similarity(right))
+    frame = pair_table("abcd", count(right))
     first, last = frame.row(0, named=True), frame.row(5, named=True)
     assert first["kappa"] is None
     assert "undefined" in first["note"]
@@ -69,14 +62,12 @@ def test_always_right_and_identical_models_have_reasons():
 
 
 def test_unsolved_by_model_and_class(answers):
-    baseline = np.arange(8) < 4
-    found = unsolved(answers.right, answers.labels, baseline)
-    frame = unsolved_table(answers, found, baseline)
+    found = similarity(answers, unsolved=True, baseline=["model[0-3]"])
+    frame, by_class = (found.further[name][1] for name in ("unsolved", "unsolved_by_class"))
     assert frame["share"].is_sorted(descending=True)
     nobody = ~answers.right[:4].any(axis=0)
     row = frame.filter(model="model7").row(0, named=True)
     assert (row["solved"], row["n"]) == ((answers.right[7] & nobody).sum(), nobody.sum())
-    by_class = class_table(answers, found)
     assert by_class["unsolved"].sum() == nobody.sum()
     assert by_class["n"].sum() == answers.n
     worst = by_class.row(0, named=True)
@@ -86,21 +77,28 @@ def test_unsolved_by_model_and_class(answers):
 
 
 def test_difficulty_between_groups(answers):
-    groups = accuracy_groups(answers)
-    frame = difficulty_table(answers, groups)
+    frame = similarity(answers, difficulty=True).further["difficulty"][1]
     row = frame.row(0, named=True)
     assert (row["models_a"], row["models_b"], row["n"]) == (4, 4, answers.n)
     assert 0.3 < row["low"] < row["spearman"] < row["high"] < 1
-    three = groups | {"first": np.arange(8) == 0}
-    assert len(difficulty_table(answers, three)) == 3
+    three = {"low": "model[0-3]", "high": "model[4-7]", "first": "model0"}
+    assert len(similarity(answers, difficulty=True, group=three).further["difficulty"][1]) == 3
+
+
+def test_the_result_is_drawn_and_shown(answers):
+    found = similarity(answers, pairs=True, most=3)
+    assert [len(table.rows) for table in found.tables()] == [3, 3]
+    assert "The 3 most accurate of 8 models" in str(found)
+    assert found.to_dict()["pairs"] == found.frame.to_dicts()
+    assert found.plot().figure.axes
 
 
 def test_what_cannot_be_compared(answers):
-    one = similarity(answers.right[:1])
-    for make in (pair_table, model_table):
-        with pytest.raises(InputError, match="at least two models, got 1"):
-            make(["a"], one)
+    with pytest.raises(InputError, match="at least two models, got 1"):
+        similarity(answers, model=["model1"])
     with pytest.raises(InputError, match="two groups"):
-        difficulty_table(answers, {"all": np.ones(8, bool)})
-    with pytest.raises(InputError, match="has no model"):
-        difficulty_table(answers, {"all": np.ones(8, bool), "none": np.zeros(8, bool)})
+        similarity(answers, difficulty=True, group={"all": "model*"})
+    with pytest.raises(InputError, match="--cone goes with --triplets"):
+        similarity(answers, cone=2.0)
+    with pytest.raises(InputError, match="unknown setting in the answers 'clean'"):
+        similarity(answers, setting="clean")

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from shiftbed.results.transfer_grid import transfer_grid
+from shiftbed.results.transfer import transfer
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import testbed_from_store as from_store
 from shiftbed.training import read_recipe
@@ -117,7 +117,7 @@ augmentation = ["none", "gaussian-noise", {name = "corruption", names = "contras
     recipe, models = swept(tmp_path, grid, head)
     names = {"none", "gaussian-noise:0.1", "contrast:3"}
     assert set(models["augmentation"]) == names
-    found = transfer_grid(from_store(PredictionStore(recipe.store)))
+    found = transfer(PredictionStore(recipe.store)).frame
     assert set(found["trained_on"]) == names
     assert set(found["tested_on"]) == {"clean", "contrast", "gaussian_noise"}
     assert set(found["n"]) == {397}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, ndtr
+from scipy.special import bdtr, ndtr, ndtri, stdtrit
 
 from shiftbed.analysis.intervals import check_level
 from shiftbed.analysis.pairs import PairTable
@@ -17,6 +17,7 @@ from shiftbed.analysis.predictiveness import average_ranks
 from shiftbed.errors import InputError, unknown
 
 Floats = NDArray[np.float64]
+NAN = float("nan")
 Value = str | float | None
 UNITS = ("id-set", "network")
 """What counts as one difference: an ID set (its networks averaged), or a network on an ID set."""
@@ -208,13 +209,89 @@ def _errors(pair: PairTable, model: str) -> tuple[float, float] | None:
     return values if np.isfinite(values).all() else None
 
 
-def normalised_gap(better: float, worse: float) -> float:
-    """(a − b)/a of two mean accuracies: acc_full and acc_head, or acc_ID and acc_OOD (Eq. S2).
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """Normalised gap (a − b)/a of two mean accuracies: ID and OOD (Eq. S2), full and head."""
 
-    >>> normalised_gap(0.5, 0.25)
+    better: float
+    worse: float
+    gap: float = NAN
+    low: float = NAN
+    high: float = NAN
+    deviation: float = NAN
+    """Standard deviation of the units' own gaps, which Fig. S10 draws."""
+    n: int
+    note: str = ""
+
+
+def gap_of(
+    means: Floats,
+    bootstrap: int,
+    rng: np.random.Generator,
+    level: float = 0.95,
+    *,
+    unit: str = "pair",
+) -> Gap:
+    """The gap of the mean accuracies of n units (n, 2), with its interval.
+
+    A bootstrap over units, widened for few of them as in ``task_mean``.
+
+    >>> found = gap_of(np.array([[0.5, 0.25], [0.7, 0.35]]), 100, np.random.default_rng(0))
+    >>> round(found.gap, 6), found.n
+    (0.5, 2)
+    """
+    n = len(means)
+    if not n or means[:, 0].mean() <= 0:
+        note = "the accuracy is zero" if n else f"no {unit} has both accuracies"
+        return Gap(better=NAN, worse=NAN, n=n, note=note)
+    better, worse = means.mean(axis=0).tolist()
+    gap = (better - worse) / better
+    if n == 1:
+        return Gap(better=better, worse=worse, gap=gap, n=n, note=f"no interval from one {unit}")
+    drawn = (rng.multinomial(n, np.full(n, 1 / n), size=bootstrap) @ means) / n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gaps = 1.0 - drawn[:, 1] / drawn[:, 0]
+        own = 1.0 - means[:, 1] / means[:, 0]
+    own = own[np.isfinite(own)]
+    student = float(stdtrit(n - 1, 0.5 + level / 2) / ndtri(0.5 + level / 2))
+    wide = gap + (gaps - gap) * np.sqrt(n / (n - 1)) * student
+    low, high = np.nanquantile(wide, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    deviation = float(own.std(ddof=1)) if len(own) > 1 else NAN
+    return Gap(better=better, worse=worse, gap=gap, low=low, high=high, deviation=deviation, n=n)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankTrend:
+    """Spearman's r of two quantities over n tasks."""
+
+    r: float = NAN
+    low: float = NAN
+    high: float = NAN
+    n: int
+    note: str = ""
+
+
+def rank_trend(x: Floats, y: Floats, level: float = 0.95) -> RankTrend:
+    """Spearman's r with Fieller's interval tanh(artanh r ± z·√(1.06/(n − 3))).
+
+    >>> rank_trend(np.array([1.0, 2, 3]), np.array([2.0, 1, 3])).r
     0.5
     """
-    return (better - worse) / better if better > 0 else float("nan")
+    n = len(x)
+    if n < 3:
+        return RankTrend(n=n, note=f"too few tasks ({n}) for a correlation")
+    a, b = average_ranks(x), average_ranks(y)
+    a, b = a - a.mean(), b - b.mean()
+    length = float(np.sqrt((a @ a) * (b @ b)))
+    if length == 0:
+        return RankTrend(n=n, note="the same for all tasks")
+    r = round(float(np.clip((a @ b) / length, -1.0, 1.0)), 12)
+    if n < 4 or abs(r) == 1.0:
+        why = "of ±1" if abs(r) == 1.0 else "from three tasks"
+        return RankTrend(r=r, n=n, note=f"no interval of a correlation {why}")
+    half = float(ndtri(0.5 + level / 2)) * np.sqrt(1.06 / (n - 3))
+    low, high = np.tanh(np.arctanh(r) + np.array([-half, half])).tolist()
+    return RankTrend(r=r, low=low, high=high, n=n)
 
 
 ALTERNATIVES = ("less", "greater")

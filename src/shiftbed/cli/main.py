@@ -8,23 +8,17 @@ import typer
 
 from shiftbed.cli import (
     catalogue,
-    consistency,
     corrupt,
-    effects,
-    estimates,
-    factors,
     imports,
     linear,
     lines,
     pages,
-    patterns,
     plots,
-    predictiveness,
-    predictors,
+    predictions,
     probes,
     published,
     running,
-    similarity,
+    studies,
     training,
     weights,
 )
@@ -47,14 +41,14 @@ app.command("rank")(lines.rank)
 app.command("compare")(lines.compare)
 app.command("groups")(lines.groups)
 app.command("correlate")(lines.correlate)
-app.command("similarity")(similarity.similarity)
-app.command("estimate")(estimates.estimate)
-app.command("mix")(estimates.mix)
-app.command("predictiveness")(predictiveness.predictiveness)
-app.command("predictors")(predictors.predictors)
-app.command("factors")(factors.factors)
-app.command("patterns")(patterns.patterns)
-app.command("effects")(effects.effects)
+app.command("similarity")(predictions.similarity)
+app.command("estimate")(predictions.estimate)
+app.command("mix")(predictions.mix)
+app.command("predictiveness")(studies.predictiveness)
+app.command("predictors")(studies.predictors)
+app.command("factors")(studies.factors)
+app.command("patterns")(studies.patterns)
+app.command("effects")(studies.effects)
 app.command("plan")(lines.plan)
 app.command("plot")(plots.plot)
 app.command("report")(pages.report)
@@ -72,7 +66,7 @@ app.command("interpolate")(weights.interpolate)
 app.command("soup")(weights.soup)
 app.command("linear")(linear.linear)
 app.command("probe")(probes.probe)
-app.command("consistency")(consistency.consistency)
+app.command("consistency")(predictions.consistency)
 app.command("captions")(imports.captions)
 app.command("corrupt")(corrupt.corrupt)
 app.command("mce")(corrupt.mce)

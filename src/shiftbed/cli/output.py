@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +21,11 @@ from shiftbed.display import (
 )
 from shiftbed.errors import InputError
 
+if TYPE_CHECKING:
+    import polars as pl
+
+    from shiftbed.results.charts import Drawn
+
 __all__ = ["interval", "number", "p_value", "percent", "points", "records"]
 
 
@@ -28,6 +34,12 @@ Level = Annotated[float, typer.Option(help="Confidence level of intervals.")]
 TestbedName = Annotated[
     str, typer.Option("--testbed", "-t", help="A published testbed's name, or a testbed file.")
 ]
+
+TABLE_SUFFIXES = (".parquet", ".csv", ".json")
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write the table: .parquet, .csv or .json.")
+]
+Figure = Annotated[Path | None, typer.Option(help="Draw it: .png, .svg, .pdf or .html.")]
 
 
 def as_json(value: Any) -> None:
@@ -40,6 +52,73 @@ def show(result: Result, json: bool) -> None:
         print(result.to_json())
     else:
         result.print()
+
+
+def finish(
+    result: "Drawn", json: bool, output: Path | None, figure: Path | None, **chart: Any
+) -> None:
+    """Write a result's table and chart to the files asked for, and show it."""
+    if figure is not None:
+        from shiftbed.page import save
+
+        save(result.chart(**chart), figure)
+    if output is not None:
+        write_table(result.frame, output)
+    show(result, json)
+    for path in () if json else filter(None, (output, figure)):
+        print(f"wrote {path}")
+
+
+def check_files(output: Path | None, *figures: Path | None) -> None:
+    """Refuse a file of the wrong kind before anything is computed."""
+    if output is not None:
+        check_table_path(output)
+    for figure in filter(None, figures):
+        from shiftbed.page import SUFFIXES
+
+        if figure.suffix.lower() not in SUFFIXES:
+            raise InputError(
+                f"{figure}: a figure is written to {', '.join(SUFFIXES)}, not {figure.suffix!r}"
+            )
+
+
+def check_table_path(path: str | Path) -> str:
+    """The suffix of a table's file, refused if it is none of ``TABLE_SUFFIXES``.
+
+    >>> check_table_path("found.CSV")
+    '.csv'
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in TABLE_SUFFIXES:
+        raise InputError(
+            f"{path}: a table is written to {', '.join(TABLE_SUFFIXES)}, not {suffix!r}"
+        )
+    return suffix
+
+
+def write_table(frame: "pl.DataFrame", path: str | Path) -> None:
+    """Write a polars table to the kind of file its name ends in, atomically.
+
+    NaN becomes null in all three: an empty cell in CSV. JSON is a list of rows. Lists are refused
+    by CSV, which has no place for them.
+    """
+    import polars as pl
+    import polars.selectors as cs
+
+    from shiftbed.atomic import write_atomically
+
+    suffix = check_table_path(path)
+    plain = frame.with_columns(cs.float().fill_nan(None))
+    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    if suffix == ".csv" and nested:
+        raise InputError(f"{path}: column {nested[0]!r} holds lists; write .parquet or .json")
+    with write_atomically(path) as file:
+        if suffix == ".parquet":
+            plain.write_parquet(file, compression="zstd")
+        elif suffix == ".csv":
+            plain.with_columns(cs.by_dtype(pl.Null).cast(pl.String)).write_csv(file)
+        else:
+            file.write(plain.write_json().encode())
 
 
 def table(

@@ -8,15 +8,10 @@ import typer
 from shiftbed.cli.output import (
     AsJson,
     Level,
-    as_json,
-    interval,
-    percent,
-    points,
-    records,
     show,
-    table,
 )
 from shiftbed.cli.running import Address, Runner, Workers
+from shiftbed.errors import InputError
 
 
 def train(
@@ -117,43 +112,28 @@ def transfer(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A heat map: .png, .svg, .pdf or .html.")
     ] = None,
-    value: Annotated[str, typer.Option(help="What the heat map shows: accuracy or gain.")] = (
-        "accuracy"
-    ),
+    value: Annotated[
+        str | None, typer.Option(help="What the heat map shows: accuracy (default) or gain.")
+    ] = None,
     level: Level = 0.95,
     json: AsJson = False,
 ) -> None:
     """Trained on × tested on: what does training on one corruption do for the others?"""
-    from shiftbed.results.transfer_grid import transfer_grid
+    from shiftbed.results.transfer import transfer as measure
     from shiftbed.store import PredictionStore
-    from shiftbed.testbed import testbed_from_store
 
-    bed = testbed_from_store(PredictionStore.existing(store))
-    grid = transfer_grid(bed, by=by, without=without, clean=clean, where=where, level=level)
+    if value is not None and output is None:
+        raise InputError("--value goes with --output")
+    found = measure(
+        PredictionStore.existing(store),
+        by=by,
+        without=without,
+        clean=clean,
+        where=where,
+        level=level,
+    )
     if output is not None:
         from shiftbed.page import save
-        from shiftbed.results.charts.corruptions import transfer_heatmap
 
-        save(transfer_heatmap(grid, value), output)
-    if json:
-        as_json(records(grid))
-        return
-    rows = [
-        (
-            row["trained_on"],
-            row["tested_on"],
-            percent(row["accuracy"]),
-            f"{percent(row['low'])} … {percent(row['high'])}" if row["low"] is not None else "",
-            points(row["gain"]),
-            interval(row["gain_low"], row["gain_high"]),
-            row["models"],
-            row["severities"],
-            row["n"],
-            row["note"],
-        )
-        for row in records(grid)
-    ]
-    columns = ["trained on", "tested on", "accuracy", f"{100 * level:g} % interval", "gain"]
-    columns += ["interval", "models", "severities", "n", "note"]
-    notes = [f"Gain: over models with {by} {without!r}. Means over severities, then over models."]
-    table(f"Transfer between corruptions, {bed.name}", columns, rows, notes=notes, left=2)
+        save(found.chart(value or "accuracy"), output)
+    show(found, json)

@@ -80,13 +80,13 @@ def _columns(
     testbed: Testbed, table: str, name: str, rows: NDArray[np.bool_]
 ) -> dict[Key, Recomputed]:
     """The two columns m and R² of one group of models."""
-    wanted = {"metrics": list(METRIC.values()), "ood": list(OOD.values())}
+    wanted = {"metric": list(METRIC.values()), "ood": list(OOD.values())}
     options = {"by": "architecture", "bootstrap": 0}
-    found = predictors(testbed, **wanted, **options, models=rows)  # type: ignore[arg-type]
+    found = predictors(testbed, **wanted, **options, models=rows).fits  # type: ignore[arg-type]
     rest = found
     outlier = choose(testbed.models, f"model={OUTLIER}")
     if (rows & outlier).any():
-        rest = predictors(testbed, **wanted, **options, models=rows & ~outlier)  # type: ignore[arg-type]
+        rest = predictors(testbed, **wanted, **options, models=rows & ~outlier).fits  # type: ignore[arg-type]
     groups = groups_by(testbed, "architecture", rows)
     why = "averaged over " + ", ".join(f"{group} (n = {mask.sum()})" for group, mask in groups)
     cells = {}

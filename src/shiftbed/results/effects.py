@@ -1,31 +1,242 @@
-"""Effects of recipes as tables: differences, architectures, gaps and difficulty (wenzel2022)."""
+"""What does a recipe do? ``effects``: differences, architectures, gaps, difficulty (wenzel2022)."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
 
 from shiftbed.analysis.effects import (
     choose_networks,
+    gap_of,
     id_sets,
     matched_differences,
     mean_over_targets,
-    normalised_gap,
+    rank_trend,
     signed_rank,
 )
 from shiftbed.analysis.intervals import benjamini_hochberg, check_level
 from shiftbed.analysis.pairs import PairTable
-from shiftbed.analysis.predictiveness import average_ranks
+from shiftbed.display import Table, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.predictiveness import Study, by_group
+from shiftbed.results.charts import Drawn
+from shiftbed.results.pairs import Source, name_of, notes_of, open_pairs
+from shiftbed.results.predictiveness import Study, by_group, interval_table, study
+
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Bars, Dots, Panels
 
 Floats = NDArray[np.float64]
 ALL = "all"
 """The row of an architecture table that is over all tasks."""
+
+
+_SIDES = ("column", "of", "against")
+_TAKES = {
+    "differences": (*_SIDES, "metric", "alternative", "match", "unit"),
+    "architectures": ("column", "select", "over"),
+    "difficulty": ("bootstrap", "seed"),
+    "head": (*_SIDES, "bootstrap", "seed"),
+}
+"""Which options each table takes."""
+
+
+def effects(
+    source: Source,
+    *,
+    show: str = "differences",
+    column: str | None = None,
+    of: Sequence[str] = (),
+    against: Sequence[str] = (),
+    metric: Sequence[str] | None = None,
+    alternative: str | None = None,
+    match: Sequence[str] | None = None,
+    unit: str | None = None,
+    select: str | None = None,
+    over: str | None = None,
+    kind: Sequence[str] | None = None,
+    task: Sequence[str] | None = None,
+    bootstrap: int | None = None,
+    seed: int | None = None,
+    level: float = 0.95,
+) -> "RecipeEffects":
+    """What does a recipe do? Paired differences, architectures, normalised gaps, difficulty.
+
+    ``show`` is one of ``differences`` (see ``differences``), ``architectures``, ``difficulty`` and
+    ``head`` (``full_and_head``), which take the options of these functions; any other is refused.
+    ``kind`` and ``task`` as in ``open_pairs``.
+    """
+    if show not in _TAKES:
+        raise unknown("table", show, _TAKES)
+    given = {
+        "column": column,
+        "of": of,
+        "against": against,
+        "metric": metric,
+        "alternative": alternative,
+        "match": match,
+        "unit": unit,
+        "select": select,
+        "over": over,
+        "bootstrap": bootstrap,
+        "seed": seed,
+    }
+    options = {name: one for name, one in given.items() if one is not None and one not in ((), [])}
+    for name in options:
+        if name not in _TAKES[show]:
+            raise InputError(f"--{name} does not go with --show {show}")
+    if "of" in _TAKES[show] and not set(_SIDES) <= set(options):
+        raise InputError(f"{show} needs --column with --of and --against, values of that column")
+    pairs = open_pairs(source, kind=kind, task=task)
+    return RecipeEffects(
+        **_MAKE[show](pairs, level, **options),
+        notes=tuple(notes_of(pairs, held_out=False)),
+        source=name_of(source),
+        show=show,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RecipeEffects(Drawn):
+    """One of the four tables of ``effects``, in ``frame``."""
+
+    source: str
+    show: str
+    title: str
+    remarks: tuple[str, ...]
+    """How to read the table."""
+    alternative: str = ""
+    """What the p-values of differences speak for."""
+    by_task: pl.DataFrame | None = None
+    """With difficulty: the predictiveness of each metric in each task."""
+    trend: pl.DataFrame | None = None
+    """With difficulty: does predictiveness depend on it?"""
+
+    def to_dict(self) -> dict[str, Any]:
+        more: dict[str, Any] = {"alternative": self.alternative} if self.alternative else {}
+        if self.by_task is not None and self.trend is not None:
+            more |= {"predictiveness": records(self.by_task), "trend": records(self.trend)}
+        found = {"source": self.source, "show": self.show, "rows": records(self.frame)}
+        return found | more | {"notes": [*self.remarks, *self.notes]}
+
+    def tables(self) -> Iterable[Table]:
+        title = f"{self.source}: {self.title}"
+        yield interval_table(title, self.frame, [*self.remarks, *self.notes])
+        if self.trend is not None:
+            title = "Does predictiveness depend on it? Spearman's r over tasks"
+            yield interval_table(title, self.trend)
+
+    def chart(self) -> "Bars | Dots | Panels":
+        """Bars of differences and gaps, dots of architectures, panels of difficulty."""
+        from shiftbed.results.charts import predictiveness as charts
+
+        title = f"{self.source}: {self.title}"
+        if self.by_task is not None:
+            return charts.difficulty_panels(self.frame, self.by_task, title=title)
+        if self.show == "differences":
+            return charts.effect_bars(self.frame, title=title, alternative=self.alternative)
+        draw = charts.architecture_dots if self.show == "architectures" else charts.head_bars
+        return draw(self.frame, title=title)
+
+
+def _differences(
+    pairs: Sequence[PairTable],
+    level: float,
+    *,
+    column: str,
+    of: Sequence[str],
+    against: Sequence[str],
+    alternative: str = "less",
+    unit: str = "id-set",
+    **options: Any,
+) -> dict[str, Any]:
+    frame = differences(
+        pairs, column, of, against, alternative=alternative, unit=unit, level=level, **options
+    )
+    left, right = " + ".join(of), " + ".join(against)
+    better = "lower (better)" if alternative == "less" else "higher (worse)"
+    claim = f"{left} is {better} than {right}"
+    remarks = [
+        f"One-sided Wilcoxon signed-rank p-values; alternative: {claim}. q: Benjamini–Hochberg "
+        f"over the rows. One difference per {unit}; the median with its {100 * level:g} % interval."
+    ]
+    if unit == "id-set" and 0 < max(frame["n"].to_list(), default=0) < 6:
+        remarks.append("Few ID sets: --unit network compares networks, which share an ID set.")
+    if unit == "network":
+        remarks.append("Networks of one ID set are not independent: the p-values are too small.")
+    title = f"{column}, {left} minus {right}"
+    return {"frame": frame, "title": title, "remarks": tuple(remarks), "alternative": claim}
+
+
+def _head(
+    pairs: Sequence[PairTable],
+    level: float,
+    *,
+    column: str,
+    of: Sequence[str],
+    against: Sequence[str],
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    if len(of) != 1 or len(against) != 1:
+        raise InputError("head compares one value (--of, the full model) with one (--against)")
+    full, head = of[0], against[0]
+    frame = full_and_head(pairs, column, full, head, bootstrap=bootstrap, seed=seed, level=level)
+    remark = (
+        f"gap: ({full} − {head})/{full} accuracy; {100 * level:g} % intervals from {bootstrap} "
+        "resamples of ID sets."
+    )
+    title = f"normalised gap between {full} and {head}"
+    return {"frame": frame, "title": title, "remarks": (remark,)}
+
+
+def _architectures(
+    pairs: Sequence[PairTable],
+    level: float,
+    *,
+    column: str = "architecture",
+    select: str | None = None,
+    over: str = "pairs",
+) -> dict[str, Any]:
+    frame = architectures(pairs, column=column, select=select, over=over)
+    chosen_by = frame["chosen_by"][0]
+    remarks = [
+        "On each ID set the network with the lowest "
+        f"{chosen_by}; mean and standard error; all: over {over}. The gap is OOD − ID error."
+    ]
+    if chosen_by == "id:error":
+        remarks.append("Chosen on the ID test error itself, which flatters the ID column.")
+    return {"frame": frame, "title": f"errors by {column}", "remarks": tuple(remarks)}
+
+
+def _difficulty(
+    pairs: Sequence[PairTable],
+    level: float,
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    frame = difficulty(pairs, bootstrap=bootstrap, seed=seed, level=level)
+    of = study(pairs, bootstrap=bootstrap, seed=seed, level=level)
+    by_task, trend = difficulty_effect(of, frame)
+    remark = (
+        f"gap: (ID − OOD)/ID accuracy; {100 * level:g} % intervals from {bootstrap} resamples of "
+        "pairs; deviation: of the pairs' own gaps; scaled: 0 for the easiest task, 1 for the "
+        "hardest."
+    )
+    made = {"frame": frame, "title": "how hard each task's shifts are", "remarks": (remark,)}
+    return made | {"by_task": by_task, "trend": trend}
+
+
+_MAKE: Mapping[str, Any] = {
+    "differences": _differences,
+    "architectures": _architectures,
+    "difficulty": _difficulty,
+    "head": _head,
+}
 
 
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
@@ -33,17 +244,16 @@ def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None).with_columns(cs.float().fill_nan(None))
 
 
-def effects(
+def differences(
     pairs: Sequence[PairTable],
     column: str,
     of: Sequence[str],
     against: Sequence[str],
     *,
-    metrics: Sequence[str] | None = None,
+    metric: Sequence[str] | None = None,
     alternative: str = "less",
     match: Sequence[str] | None = None,
     unit: str = "id-set",
-    method: str = "auto",
     level: float = 0.95,
 ) -> pl.DataFrame:
     """Differences of each metric between recipes, with one-sided Wilcoxon p-values (Fig. 5).
@@ -55,16 +265,16 @@ def effects(
     OOD sets equal the OOD ones.
     """
     known = list(dict.fromkeys(m for pair in pairs for m in pair.metrics))
-    wanted = metrics or [m for m in known if not m.startswith(("held-out:", "upstream:"))]
+    wanted = metric or [m for m in known if not m.startswith(("held-out:", "upstream:"))]
     rows: list[dict[str, Any]] = []
-    for metric in wanted:
-        if metric not in known:
-            raise unknown("metric of the study", metric, known)
-        found = matched_differences(pairs, metric, column, of, against, match=match, unit=unit)
-        test = signed_rank(found.differences, alternative, method=method, level=level)
+    for name in wanted:
+        if name not in known:
+            raise unknown("metric of the study", name, known)
+        found = matched_differences(pairs, name, column, of, against, match=match, unit=unit)
+        test = signed_rank(found.differences, alternative, level=level)
         rows.append(
             {
-                "metric": metric,
+                "metric": name,
                 "mean": test.mean,
                 "median": test.median,
                 "low": test.low,
@@ -166,10 +376,8 @@ def difficulty(
 ) -> pl.DataFrame:
     """How hard each task's shifts are: (acc_ID − acc_OOD)/acc_ID of its mean accuracies (Eq. S2).
 
-    Accuracies are averaged over a pair's networks, then over the task's pairs. The interval is from
-    a bootstrap over pairs, widened as in ``task_mean``; ``deviation`` is the standard deviation of
-    the pairs' own gaps, which Fig. S10 draws; ``scaled`` maps the gaps linearly to 0 … 1, as in
-    Fig. S11 (null where all tasks are alike).
+    Accuracies are averaged over a pair's networks, then over the task's pairs (see ``gap_of``);
+    ``scaled`` maps the gaps linearly to 0 … 1, as in Fig. S11 (null where all tasks are alike).
     """
     check_level(level)
     rows = []
@@ -177,14 +385,14 @@ def difficulty(
     for task in dict.fromkeys(pair.task for pair in pairs):
         means = np.array([_mean_accuracies(p) for p in pairs if p.task == task])
         means = means[np.isfinite(means).all(axis=1)]
-        rows.append({"task": task, **_gap_row(means, bootstrap, rng, level)})
+        rows.append({"task": task, **vars(gap_of(means, bootstrap, rng, level))})
     frame = _frame(rows)
     gap = frame["gap"].cast(pl.Float64).fill_null(np.nan).to_numpy()
     width = np.nanmax(gap) - np.nanmin(gap) if np.isfinite(gap).any() else 0.0
     scaled = (gap - np.nanmin(gap)) / width if width > 0 else np.full(len(gap), np.nan)
     at = frame.columns.index("gap") + 1
     frame = frame.insert_column(at, pl.Series("scaled", scaled, nan_to_null=True))
-    return frame.rename({"better": "id_accuracy", "worse": "ood_accuracy"})
+    return frame.rename({"better": "id_accuracy", "worse": "ood_accuracy", "n": "pairs"})
 
 
 def _mean_accuracies(pair: PairTable) -> tuple[float, float]:
@@ -194,31 +402,6 @@ def _mean_accuracies(pair: PairTable) -> tuple[float, float]:
     x, y = 1.0 - pair.column("id:error"), 1.0 - pair.column("ood:error")
     both = np.isfinite(x) & np.isfinite(y)
     return (float(x[both].mean()), float(y[both].mean())) if both.any() else (np.nan, np.nan)
-
-
-def _gap_row(
-    means: Floats, bootstrap: int, rng: np.random.Generator, level: float
-) -> dict[str, Any]:
-    """(pairs, 2) mean accuracies → their normalised gap with its interval."""
-    nan, n = float("nan"), len(means)
-    row: dict[str, Any] = {"better": nan, "worse": nan, "gap": nan, "low": nan, "high": nan}
-    row |= {"deviation": nan, "pairs": n, "note": ""}
-    if not n or means[:, 0].mean() <= 0:
-        return row | {"note": "no pair has both accuracies" if not n else "the accuracy is zero"}
-    better, worse = means.mean(axis=0).tolist()
-    row |= {"better": better, "worse": worse, "gap": normalised_gap(better, worse)}
-    if n == 1:
-        return row | {"note": "no interval from one pair"}
-    weights = rng.multinomial(n, np.full(n, 1 / n), size=bootstrap)
-    drawn = (weights @ means) / n
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gaps = 1.0 - drawn[:, 1] / drawn[:, 0]
-        own = 1.0 - means[:, 1] / means[:, 0]
-    student = float(stdtrit(n - 1, 0.5 + level / 2) / ndtri(0.5 + level / 2))
-    wide = row["gap"] + (gaps - row["gap"]) * np.sqrt(n / (n - 1)) * student
-    low, high = np.nanquantile(wide, [(1 - level) / 2, (1 + level) / 2]).tolist()
-    deviation = float(own[np.isfinite(own)].std(ddof=1)) if np.isfinite(own).sum() > 1 else nan
-    return row | {"low": low, "high": high, "deviation": deviation}
 
 
 def full_and_head(
@@ -246,11 +429,10 @@ def full_and_head(
                 [_by_value(here, f"{where}:error", column, (full, head)) for here in sets]
             )
             means = means[np.isfinite(means).all(axis=1)]
-            row = _gap_row(means, bootstrap, rng, level)
-            note = row["note"].replace("pair", "ID set")
-            row = {("id_sets" if k == "pairs" else k): v for k, v in row.items()} | {"note": note}
+            row = vars(gap_of(means, bootstrap, rng, level, unit="ID set"))
             rows.append({"task": task, "where": where, **row})
-    return _frame(rows).rename({"better": "full_accuracy", "worse": "head_accuracy"})
+    names = {"better": "full_accuracy", "worse": "head_accuracy", "n": "id_sets"}
+    return _frame(rows).rename(names)
 
 
 def _by_value(
@@ -280,24 +462,6 @@ def difficulty_effect(of: Study, hard: pl.DataFrame) -> tuple[pl.DataFrame, pl.D
     rows = []
     for (metric,), part in points.group_by("metric", maintain_order=True):
         there = part.drop_nulls(["gap", "r"])
-        rows.append({"metric": metric, **_over_difficulty(there["gap"], there["r"], of.level)})
-    return points, _frame(rows)
-
-
-def _over_difficulty(gap: pl.Series, r: pl.Series, level: float) -> dict[str, Any]:
-    nan, n = float("nan"), len(gap)
-    row: dict[str, Any] = {"r": nan, "low": nan, "high": nan, "tasks": n, "note": ""}
-    if n < 3:
-        return row | {"note": f"too few tasks ({n}) for a correlation"}
-    x, y = average_ranks(gap.to_numpy()), average_ranks(r.to_numpy())
-    x, y = x - x.mean(), y - y.mean()
-    length = float(np.sqrt((x @ x) * (y @ y)))
-    if length == 0:
-        return row | {"note": "the same for all tasks"}
-    value = round(float(np.clip((x @ y) / length, -1.0, 1.0)), 12)
-    if n < 4 or abs(value) == 1.0:
-        why = "of ±1" if abs(value) == 1.0 else "from three tasks"
-        return row | {"r": value, "note": f"no interval of a correlation {why}"}
-    half = float(ndtri(0.5 + level / 2)) * np.sqrt(1.06 / (n - 3))
-    ends = np.tanh(np.arctanh(value) + np.array([-half, half])).tolist()
-    return row | {"r": value, "low": ends[0], "high": ends[1]}
+        found = rank_trend(there["gap"].to_numpy(), there["r"].to_numpy(), of.level)
+        rows.append({"metric": metric, **vars(found)})
+    return points, _frame(rows).rename({"n": "tasks"})

@@ -1,8 +1,9 @@
-"""Patterns of all (ID, OOD) scatters of a study, and how often each occurs by task."""
+"""The shape of OOD over ID accuracy, pair by pair: ``patterns``, and how often each occurs."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -12,10 +13,163 @@ from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.patterns import PATTERNS, Pattern, Rules, classify
 from shiftbed.analysis.trust import Limits, Trust, trust_line
+from shiftbed.display import Row, Table, counted, number, percent, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.testbed import choose
+from shiftbed.results.charts import Drawn
+from shiftbed.results.pairs import Source, name_of, open_pairs
+from shiftbed.store import PredictionStore
+from shiftbed.testbed import Testbed, open_testbed
+
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Bars, Panels
 
 ALL = "all"
+DRAWN = ("scatters", "counts")
+"""What a chart of patterns can show."""
+
+
+def patterns(
+    source: Source,
+    *,
+    classes: int | Mapping[str, int] | None = None,
+    images: Mapping[str, int] | None = None,
+    groups: str | None = None,
+    scale: str = "logit",
+    kind: Sequence[str] | None = None,
+    task: Sequence[str] | None = None,
+    only: Sequence[str] | None = None,
+    bootstrap: int = 200,
+    seed: int = 0,
+    level: float = 0.95,
+) -> "PatternStudy":
+    """Which shape has OOD over ID accuracy: line, vertical, horizontal, decreasing, none?
+
+    ``classes`` is the number of classes, of all tasks or by task ("" for all others): chance is
+    1/classes. ``images`` are sizes of test sets where the source does not know them, ``groups`` a
+    recipe column whose values could have lines of their own; ``kind``, ``task`` and ``only`` as in
+    ``open_pairs``.
+    """
+    pairs = open_pairs(source, kind=kind, task=task, only=only)
+    counts = {"": classes} if isinstance(classes, int) else dict(classes or {})
+    tasks = sorted({pair.task for pair in pairs})
+    for name, count in counts.items():
+        if name and name not in tasks:
+            raise unknown("task", name, tasks)
+        if count < 2:
+            raise InputError(f"classes: expected a whole number of at least 2, got {count}")
+    found = pattern_table(
+        pairs,
+        classes=counts,
+        images=_sizes(source, pairs, images or {}),
+        groups=groups,
+        scale=scale,
+        bootstrap=bootstrap,
+        level=level,
+        seed=seed,
+    )
+    return PatternStudy(
+        frame=found,
+        notes=tuple(sorted({f"{note.split('; ')[0]}." for note in found["note"].drop_nulls()})),
+        source=name_of(source),
+        scale=scale,
+        level=level,
+        counts=pattern_counts(found, level),
+        pairs=pairs,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PatternStudy(Drawn):
+    """The pattern of every pair, a row each in ``frame``, and how often each occurs by task."""
+
+    source: str
+    scale: str
+    level: float
+    counts: pl.DataFrame
+    pairs: tuple[PairTable, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "scale": self.scale,
+            "level": self.level,
+            "pairs": records(self.frame),
+            "counts": records(self.counts),
+        }
+
+    def tables(self) -> Iterable[Table]:
+        def why(row: Row) -> Any:
+            line = row["pattern"] == "increasing"
+            return row["why_not"] if line and row["why_not"] else row["reason"]
+
+        yield Table.of(
+            f"{self.source}: OOD over ID accuracy of {counted(len(self.frame), 'pair')}",
+            self.frame,
+            {
+                "task": "task",
+                "ID → OOD": lambda row: f"{row['id']} → {row['ood']}",
+                "pattern": "pattern",
+                "nearest": "nearest",
+                "margin": ("margin", lambda value: number(value, 1)),
+                "share": ("share", lambda value: percent(value, 0)),
+                "rank": ("rank", lambda value: number(value, 2)),
+                "n": "n",
+                "line": ("trusted", lambda trusted: "trusted" if trusted else "not trusted"),
+                "why": why,
+            },
+            left=4,
+            notes=[
+                "margin: standard errors between the nearest measure and the threshold beyond "
+                "which the pattern would be the nearest one; share: of resampled networks with the "
+                "same pattern (%); rank: Spearman's r. --json has all measures with their "
+                "intervals.",
+                *self.notes,
+            ],
+        )
+        yield Table.of(
+            "Patterns by task",
+            self.counts,
+            {
+                "task": "task",
+                "pattern": "pattern",
+                "pairs": "pairs",
+                "of": "of",
+                "share (%)": ("share", lambda value: percent(value, 1)),
+                f"{100 * self.level:g} % interval": lambda row: (
+                    f"{percent(row['low'], 1)} … {percent(row['high'], 1)}"
+                ),
+                "trusted": "trusted",
+            },
+            left=2,
+        )
+
+    def chart(self, draw: str = "scatters") -> "Panels | Bars":
+        """The first 24 scatters, each named by its pattern, or the counts by task."""
+        from shiftbed.results.charts.factors import count_bars, pattern_panels
+
+        if draw not in DRAWN:
+            raise unknown("figure", draw, DRAWN)
+        title = f"{self.source}: patterns of OOD over ID accuracy"
+        if draw == "counts":
+            return count_bars(self.counts, title=title)
+        return pattern_panels(self.pairs, self.frame, title=title)
+
+
+def _sizes(source: Source, pairs: Sequence[PairTable], images: Mapping[str, int]) -> dict[str, int]:
+    """Test-set sizes: those given, and those that a testbed or store knows."""
+    settings = {name for pair in pairs for name in (pair.source, pair.target)}
+    for name, size in images.items():
+        if name not in settings:
+            raise unknown("setting", name, sorted(settings))
+        if size < 1:
+            raise InputError(f"images: expected a whole number of at least 1, got {size}")
+    if not isinstance(source, str | Path | Testbed | PredictionStore):
+        return dict(images)
+    try:
+        bed = open_testbed(source)
+    except InputError:  # a plain file knows no sizes
+        return dict(images)
+    return {s: bed.usual_size(s) for s in settings if s in bed.settings} | dict(images)
 
 
 def pattern_table(
@@ -150,32 +304,6 @@ def pattern_counts(table: pl.DataFrame, level: float = 0.95) -> pl.DataFrame:
                 }
             )
     return pl.DataFrame(rows)
-
-
-def chosen_networks(pairs: Sequence[PairTable], only: Sequence[str]) -> tuple[PairTable, ...]:
-    """The pairs with those networks whose recipe has COLUMN=PATTERN (or !=), all that are given."""
-    if not only:
-        return tuple(pairs)
-    for text in only:
-        if "=" not in text:
-            raise InputError(f"cannot choose networks by {text!r}; say COLUMN=PATTERN")
-    frames = [pl.DataFrame({"model": p.models, **p.info}, strict=False) for p in pairs]
-    mask = choose(pl.concat(frames, how="diagonal_relaxed"), list(only))
-    found, at = [], 0
-    for pair in pairs:
-        rows = np.flatnonzero(mask[at : at + len(pair.models)])
-        at += len(pair.models)
-        found.append(
-            replace(
-                pair,
-                models=tuple(pair.models[i] for i in rows),
-                values=pair.values[rows],
-                info={name: [of[int(i)] for i in rows] for name, of in pair.info.items()},
-            )
-        )
-    if not mask.any():
-        raise InputError(f"no network has {' and '.join(only)}")
-    return tuple(found)
 
 
 def accuracy_of(pair: PairTable, where: str) -> NDArray[np.float64]:

@@ -1,8 +1,9 @@
-"""Predictiveness as tables: scores, the averaged correlation matrix, transfer (wenzel2022)."""
+"""Which metric predicts OOD error? ``predictiveness``: scores, a matrix, transfer (wenzel2022)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -18,12 +19,180 @@ from shiftbed.analysis.predictiveness import (
     task_mean,
     why_undefined,
 )
+from shiftbed.display import Cell, Row, Table, counted, number, p_value, records
 from shiftbed.errors import InputError, unknown
+from shiftbed.results.charts import Drawn
+from shiftbed.results.pairs import Source, name_of, notes_of, open_pairs
+from shiftbed.results.pairs.added import with_upstream
+
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Bars, Heatmap
 
 Floats = NDArray[np.float64]
 UNITS = ("pair", "id-set")
 """What the bootstrap draws within a task: single pairs, or ID sets with all their pairs."""
 GROUPINGS = ("task", "kind")
+
+
+def predictiveness(
+    source: Source,
+    *,
+    show: str = "scores",
+    method: str = "spearman",
+    target: str = "ood:error",
+    given: str = "id:error",
+    by: str | None = None,
+    kind: Sequence[str] | None = None,
+    task: Sequence[str] | None = None,
+    also: Sequence[str] | None = None,
+    upstream: str | None = None,
+    unit: str = "pair",
+    bootstrap: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> "MetricPredictiveness":
+    """Which metric predicts OOD error? Averaged correlations over (ID, OOD) pairs, with intervals.
+
+    ``show`` is which table is the ``frame``: scores (each metric with the ``target``, alone and
+    ``given`` another), matrix (every two metrics) or transfer (each metric with itself on OOD
+    data); ``by`` makes one per task or kind of shift. ``upstream`` is the recipe column with the
+    backbone's timm name ("model": the models' own names). Others as in ``open_pairs`` and
+    ``study``.
+
+    >>> found = predictiveness("imagenet-testbed-2020", bootstrap=100)
+    >>> found.frame.select("metric", "pairs", "tasks").row(0)
+    ('id:error', 15, 1)
+    """
+    if show not in _TABLES:
+        raise unknown("table", show, _TABLES)
+    pairs = open_pairs(source, kind=kind, task=task, also=also)
+    if upstream is not None:
+        pairs = with_upstream(pairs, None if upstream == "model" else upstream)
+    found = study(
+        pairs,
+        method=method,
+        target=target,
+        given=given,
+        bootstrap=bootstrap,
+        seed=seed,
+        level=level,
+        unit=unit,
+    )
+    make = _TABLES[show]
+    return MetricPredictiveness(
+        frame=make(found) if by is None else by_group(found, by, make),
+        notes=tuple(notes_of(pairs)),
+        source=name_of(source),
+        study=found,
+        show=show,
+        by=by,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MetricPredictiveness(Drawn):
+    """How well metrics predict OOD error; ``frame`` is the table that was asked for."""
+
+    source: str
+    study: "Study"
+    show: str
+    by: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        of, whole = self.study, matrix(self.study)
+        found = {
+            "source": self.source,
+            "method": of.found.method,
+            "target": of.target,
+            "given": of.given,
+            "level": of.level,
+            "pairs": list(of.found.pairs),
+            "tasks": list(dict.fromkeys(of.found.tasks)),
+            "scores": records(scores(of)),
+            "transfer": records(transfer(of)),
+            "matrix": {
+                "metrics": list(whole.metrics),
+                "r": whole.r.tolist(),
+                "low": whole.low.tolist(),
+                "high": whole.high.tolist(),
+                "pairs": whole.pairs.tolist(),
+                "note": [list(row) for row in whole.note],
+            },
+            "notes": list(self.notes),
+        }
+        grouped = {"by": self.by, "groups": records(self.frame)}
+        return found if self.by is None else found | grouped
+
+    def tables(self) -> Iterable[Table]:
+        found, of = self.study.found, self.study
+        pairs, tasks = counted(len(found.pairs), "pair"), counted(len(set(found.tasks)), "task")
+        notes = [
+            f"{found.method.capitalize()} over networks, averaged over {pairs} of {tasks} with "
+            f"equal weight per task; {100 * of.level:g} % intervals from {of.bootstrap} resamples "
+            f"of {of.unit}s within tasks. Accuracies count as errors: above 0, two metrics are low "
+            "together."
+        ]
+        if self.show == "scores":
+            notes.append(
+                f"adjusted: with the residuals of {of.target} given {of.given}. "
+                f"more: r minus that of {of.given}, over the pairs that have both."
+            )
+        titles = {
+            "scores": f"how well each metric predicts {of.target}",
+            "matrix": "averaged correlations of every two metrics",
+            "transfer": "how well each metric predicts itself on OOD data",
+        }
+        title = f"{self.source}: {titles[self.show]}"
+        yield interval_table(title, self.frame, [*notes, *self.notes])
+
+    def chart(self) -> "Bars | Heatmap":
+        """The table as bars or a heat map (Figs. 3, 4 and S1)."""
+        from shiftbed.results.charts import predictiveness as charts
+
+        of, by = self.study, self.by
+        predicts = f"{self.source}: what predicts {of.target}"
+        if by is not None:
+            if self.show != "scores":
+                raise InputError(
+                    f"a figure by {by} is of the scores; draw the {self.show} without --by"
+                )
+            return charts.group_heatmap(self.frame, by, title=predicts)
+        if self.show == "scores":
+            return charts.score_bars(
+                self.frame,
+                title=predicts,
+                target=of.target,
+                given=of.given,
+                method=of.found.method.capitalize(),
+            )
+        if self.show == "matrix":
+            whole = matrix(of)
+            title = f"{self.source}: averaged correlations"
+            return charts.matrix_heatmap(whole.metrics, whole.r, whole.low, whole.high, title=title)
+        return charts.transfer_bars(self.frame, title=f"{self.source}: transfer to OOD data")
+
+
+def interval_table(title: str, frame: pl.DataFrame, notes: Iterable[str] = ()) -> Table:
+    """A finished table: an interval in one column, p-values that never print as zero."""
+    names = [
+        c for c in frame.columns if not c.endswith("high") and c not in ("alternative", "chosen_by")
+    ]
+
+    def cell(name: str) -> Cell:
+        if name.endswith("low"):
+            return lambda row: _span(row, name, name.replace("low", "high"))
+        if name in ("p_value", "q_value"):
+            return name, p_value
+        return name, lambda value: number(value, 3) if isinstance(value, float) else value
+
+    heads = [name.replace("low", "interval").replace("_", " ") for name in names]
+    columns = dict(zip(heads, map(cell, names), strict=True))
+    left = len(list(takewhile(lambda name: frame.schema[name] == pl.String, names)))
+    return Table.of(title, frame, columns, notes=notes, left=left)
+
+
+def _span(row: Row, low: str, high: str) -> str:
+    return "" if row[low] is None or row[high] is None else f"{row[low]:.3f} … {row[high]:.3f}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -277,3 +446,10 @@ def by_group(of: Study, by: str, make: Callable[[Study], pl.DataFrame] = scores)
         frame = make(part)
         frames.append(frame.select(pl.lit(label).alias(by), pl.all()))
     return pl.concat(frames, how="vertical_relaxed")
+
+
+_TABLES: dict[str, Callable[[Study], pl.DataFrame]] = {
+    "scores": scores,
+    "matrix": matrix_table,
+    "transfer": transfer,
+}

@@ -1,21 +1,190 @@
-"""Which measurement of a model predicts its accuracy under which shift (fridovich2022)."""
+"""Which measurement of a model predicts its accuracy under which shift: ``predictors``.
 
-from collections.abc import Sequence
+fridovich2022: slope and R² of probit OOD accuracy on every metric, per group and averaged.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.analysis.predictors import Predictor, predictor, ranks
+from shiftbed.display import Row, Table, number, records
 from shiftbed.errors import InputError, unknown
+from shiftbed.results.charts import Drawn
 from shiftbed.scales import PROBIT
-from shiftbed.testbed.record import Testbed
+from shiftbed.store import PredictionStore
+from shiftbed.testbed import Testbed, open_testbed
 from shiftbed.testbed.select import Choice, choose
+
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Panels
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 AVERAGE = "average"
 """Name of the rows that average over groups."""
+
+
+def predictors(
+    source: str | Path | Testbed | PredictionStore = "robustnets-2022",
+    *,
+    by: str | None = None,
+    models: Choice = "all",
+    metric: Sequence[str] | None = None,
+    ood: Sequence[str] | None = None,
+    groups: bool = False,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> "PredictorTable":
+    """For every metric and OOD set: slope and R² of probit OOD accuracy, per group and averaged.
+
+    ``by`` is a column of models: each of its values is fitted, and averaged over. ``models`` are
+    those with COLUMN=PATTERN or COLUMN!=PATTERN; ``metric`` are settings to predict from (default:
+    ID accuracy and all probes), ``ood`` shifts or OOD settings (default: all shifts). Tables show
+    every group's own fit if ``groups``. ``bootstrap`` 0 gives no interval of an average R².
+
+    >>> found = predictors(ood=["cifar10.1"], by="architecture", models="augmentation=clean",
+    ...                    bootstrap=10)
+    >>> found.frame.filter(pl.col("rank") == 1).select("metric", "group", "n").row(0)
+    ('cifar10_acc', 'average', 149)
+    """
+    testbed = open_testbed(source)
+    metrics, targets = metrics_and_shifts(testbed, metric or None, ood or None)
+    within = groups_by(testbed, by, models)
+    options: dict[str, Any] = {"level": level, "bootstrap": bootstrap, "seed": seed}
+    x = {setting: on_scale(testbed, setting) for setting in (*metrics, *targets)}
+    fits = {
+        (target, one): predictor(x[one], x[target], within, **options)
+        for target in targets
+        for one in metrics
+        if one != target
+    }
+    return PredictorTable(
+        frame=_long(fits),
+        citation=testbed.citation,
+        source=testbed.name,
+        by=by,
+        level=level,
+        every_group=groups,
+        fits=fits,
+        x=x,
+        groups=within,
+        models=tuple(testbed.model_names),
+        measured=frozenset(testbed.metrics),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PredictorTable(Drawn):
+    """What predicts OOD accuracy; ``frame`` has a row per OOD set, metric and group.
+
+    ood, metric, group, slope, its ends, r2, its ends, n, rank, note. The group called average is
+    over the groups; ``rank`` is 1 for the metric with the best average R² of an OOD set, 2 for the
+    second best, else null.
+    """
+
+    source: str
+    by: str | None
+    level: float
+    every_group: bool
+    fits: Mapping[tuple[str, str], Predictor]
+    """By (OOD setting, metric)."""
+    x: Mapping[str, Floats]
+    """Setting → (models,): a measurement as it is, an accuracy on the probit scale."""
+    groups: Sequence[tuple[str, Mask]]
+    models: tuple[str, ...]
+    measured: frozenset[str]
+    """Settings that are no accuracies."""
+    files: tuple[str, ...] = ()
+    """Charts that were written of it."""
+
+    def best(self) -> dict[str, str]:
+        """OOD setting → the metric with the best average R², where there is one."""
+        first = self.frame.filter(pl.col("rank") == 1)
+        return dict(zip(first["ood"], first["metric"], strict=True))
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {"source": self.source, "by": self.by, "predictors": records(self.frame)}
+        return found | {"files": list(self.files)}
+
+    def tables(self) -> Iterable[Table]:
+        marks = {1: " **", 2: " *"}
+        columns: dict[str, Any] = {
+            "OOD": "ood",
+            "metric": "metric",
+            "group": "group",
+            "m": ("slope", lambda value: number(value, 3)),
+            "m interval": lambda row: _ends(row, "slope"),
+            "R²": lambda row: number(row["r2"], 3) + marks.get(row["rank"] or 0, ""),
+            "R² interval": lambda row: _ends(row, "r2"),
+            "n": "n",
+            "note": "note",
+        }
+        shown = self.frame
+        if not self.every_group:
+            del columns["group"]
+            shown = shown.filter(pl.col("group") == AVERAGE)
+        over = f"averaged over {self.by}" if self.by else "all models in one fit"
+        yield Table.of(
+            f"{self.source}: probit OOD accuracy on each metric, {over}",
+            shown,
+            columns,
+            left=3 if self.every_group else 2,
+            notes=[
+                f"** best and * second best R² of an OOD set; {100 * self.level:g} % intervals "
+                "over models; accuracies on the probit scale."
+            ],
+        )
+
+    def chart(self, draw: str = "lines") -> "Panels":
+        """OOD accuracy over the first metric (``lines``) or the best one of each set (``best``)."""
+        from shiftbed.results.charts.predictiveness import best_metric, group_lines
+
+        return best_metric(self) if draw == "best" else group_lines(self)
+
+
+def _ends(row: Row, name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "" if low is None or high is None else f"{low:.3f} … {high:.3f}"
+
+
+def _long(fits: Mapping[tuple[str, str], Predictor]) -> pl.DataFrame:
+    rows: list[tuple[object, ...]] = []
+    for target in dict.fromkeys(key[0] for key in fits):
+        here = {metric: one for (t, metric), one in fits.items() if t == target}
+        rank = dict(zip(here, ranks([one.r2 for one in here.values()]), strict=True))
+        for metric, one in here.items():
+            average = (one.slope, one.slope_low, one.slope_high, one.r2, one.r2_low, one.r2_high)
+            best = rank[metric] or None
+            rows.append((target, metric, AVERAGE, *average, one.n, best, one.note))
+            for fit in one.fits:
+                line = (fit.slope, fit.slope_low, fit.slope_high, fit.r2, fit.r2_low, fit.r2_high)
+                rows.append((target, metric, fit.group, *line, fit.n, None, fit.note))
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(
+        pl.selectors.float().fill_nan(None)
+    )
+
+
+_SCHEMA = {
+    "ood": pl.String,
+    "metric": pl.String,
+    "group": pl.String,
+    "slope": pl.Float64,
+    "slope_low": pl.Float64,
+    "slope_high": pl.Float64,
+    "r2": pl.Float64,
+    "r2_low": pl.Float64,
+    "r2_high": pl.Float64,
+    "n": pl.Int64,
+    "rank": pl.Int64,
+    "note": pl.String,
+}
 
 
 def on_scale(testbed: Testbed, setting: str) -> Floats:
@@ -67,92 +236,3 @@ def metrics_and_shifts(
     if not chosen:
         raise InputError(f"{testbed.name} has nothing to predict from")
     return chosen, list(dict.fromkeys(targets))
-
-
-def predictors(
-    testbed: Testbed,
-    *,
-    metrics: Sequence[str] | None = None,
-    ood: Sequence[str] | None = None,
-    by: str | None = None,
-    models: Choice = "all",
-    level: float = 0.95,
-    bootstrap: int = 1000,
-    seed: int = 0,
-) -> dict[tuple[str, str], Predictor]:
-    """By (OOD setting, metric): slope and R² of probit accuracy on the metric, group by group."""
-    chosen, targets = metrics_and_shifts(testbed, metrics, ood)
-    groups = groups_by(testbed, by, models)
-    options = {"level": level, "bootstrap": bootstrap, "seed": seed}
-    found = {}
-    for target in targets:
-        y = on_scale(testbed, target)
-        for metric in chosen:
-            if metric != target:
-                x = on_scale(testbed, metric)
-                found[target, metric] = predictor(x, y, groups, **options)  # type: ignore[arg-type]
-    return found
-
-
-def predictor_table(
-    testbed: Testbed,
-    *,
-    metrics: Sequence[str] | None = None,
-    ood: Sequence[str] | None = None,
-    by: str | None = None,
-    models: Choice = "all",
-    level: float = 0.95,
-    bootstrap: int = 1000,
-    seed: int = 0,
-) -> pl.DataFrame:
-    """Long table: ood, metric, group, slope, its ends, r2, its ends, n, rank, note.
-
-    A row per group and one, called average, over the groups. ``rank`` is 1 for the metric with
-    the best average R² of an OOD set, 2 for the second best, else null.
-
-    >>> from shiftbed.testbed import published
-    >>> table = predictor_table(published("robustnets-2022"), ood=["cifar10.1"], by="architecture",
-    ...                         models="augmentation=clean", bootstrap=10)
-    >>> table.filter(pl.col("rank") == 1).select("metric", "group", "n").row(0)
-    ('cifar10_acc', 'average', 149)
-    """
-    found = predictors(
-        testbed,
-        metrics=metrics,
-        ood=ood,
-        by=by,
-        models=models,
-        level=level,
-        bootstrap=bootstrap,
-        seed=seed,
-    )
-    rows: list[tuple[object, ...]] = []
-    for target in dict.fromkeys(key[0] for key in found):
-        here = {metric: one for (t, metric), one in found.items() if t == target}
-        rank = dict(zip(here, ranks([one.r2 for one in here.values()]), strict=True))
-        for metric, one in here.items():
-            average = (one.slope, one.slope_low, one.slope_high, one.r2, one.r2_low, one.r2_high)
-            best = rank[metric] or None
-            rows.append((target, metric, AVERAGE, *average, one.n, best, one.note))
-            for fit in one.fits:
-                line = (fit.slope, fit.slope_low, fit.slope_high, fit.r2, fit.r2_low, fit.r2_high)
-                rows.append((target, metric, fit.group, *line, fit.n, None, fit.note))
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(
-        pl.selectors.float().fill_nan(None)
-    )
-
-
-_SCHEMA = {
-    "ood": pl.String,
-    "metric": pl.String,
-    "group": pl.String,
-    "slope": pl.Float64,
-    "slope_low": pl.Float64,
-    "slope_high": pl.Float64,
-    "r2": pl.Float64,
-    "r2_low": pl.Float64,
-    "r2_high": pl.Float64,
-    "n": pl.Int64,
-    "rank": pl.Int64,
-    "note": pl.String,
-}

@@ -1,15 +1,343 @@
-"""How alike the models of a setting answer, as finished tables."""
+"""How alike models answer: ``similarity``."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.analysis.intervals import benjamini_hochberg, clopper_pearson
-from shiftbed.analysis.similarity import Similarity, Unsolved, holm, mcnemar, rank_agreement
+from shiftbed.analysis.joint_counts import Triplets, triplets
+from shiftbed.analysis.similarity import (
+    MeanDominance,
+    Similarity,
+    Unsolved,
+    holm,
+    mcnemar,
+    mean_dominance,
+    rank_agreement,
+)
+from shiftbed.analysis.similarity import similarity as count_similarity
+from shiftbed.analysis.similarity import unsolved as count_unsolved
+from shiftbed.display import Row, Table, number, p_value, percent, points, records
 from shiftbed.errors import InputError
-from shiftbed.results.answers import JointAnswers
+from shiftbed.results.charts import Drawn
+from shiftbed.results.joint_answers import JointAnswers, Source, matched, open_answers
+
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Panels
+
+
+def similarity(
+    source: Source,
+    *,
+    setting: str | None = None,
+    model: Sequence[str] | None = None,
+    pairs: bool = False,
+    unsolved: bool = False,
+    baseline: Sequence[str] | None = None,
+    difficulty: bool = False,
+    group: Mapping[str, str] | None = None,
+    triplets: Source | None = None,
+    cone: float | None = None,
+    most: int = 20,
+    level: float = 0.95,
+) -> "ModelSimilarity":
+    """Dominance, agreement and error consistency of every two models on the same examples.
+
+    ``source`` is a .npz file of predictions, a prediction store, or a testbed with results per
+    image. ``unsolved`` adds the examples that no ``baseline`` model (names or patterns, default
+    all) gets right, and who does; ``difficulty`` whether groups of models (name → pattern, default
+    the less and the more accurate half) find the same examples hard; ``triplets`` the closeness of
+    pattern probabilities to those on another file or setting, judged by a ``cone`` (default 2).
+    Tables show ``most`` rows, and every pair if ``pairs``.
+    """
+    if baseline and not unsolved:
+        raise InputError("--baseline goes with --unsolved")
+    if group and not difficulty:
+        raise InputError("--group goes with --difficulty")
+    if cone is not None and triplets is None:
+        raise InputError("--cone goes with --triplets")
+    answers = open_answers(source, setting)
+    answers = answers.of(model) if model else answers
+    right = answers.judged()
+    counts = count_similarity(right, answers.classes)
+    by_model = model_table(answers.models, counts, level)
+    further: dict[str, tuple[str, pl.DataFrame]] = {}
+    if unsolved:
+        further |= _unsolved(answers, baseline, level)
+    if difficulty:
+        groups = {name: _like(answers, one, "--group") for name, one in (group or {}).items()}
+        title = "Difficulty (share of models right): Spearman's ρ between groups"
+        further["difficulty"] = title, difficulty_table(answers, groups or _halves(right), level)
+    closeness = None
+    if triplets is not None:
+        closeness = _closeness(answers, source, triplets, 2.0 if cone is None else cone, level)
+    mean = mean_dominance(counts, right, level)
+    return ModelSimilarity(
+        frame=pair_table(answers.models, counts, level),
+        notes=tuple(_remarks(answers, counts, mean, level)),
+        setting=answers.setting,
+        models=answers.models,
+        counts=counts,
+        mean=mean,
+        by_model=by_model,
+        further=further,
+        closeness=closeness,
+        every_pair=pairs,
+        most=most,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Closeness:
+    """Pattern probabilities of all triplets of models, ID against OOD."""
+
+    source: str
+    target: str
+    triplets: Triplets
+
+    @property
+    def reading(self) -> str:
+        found = self.triplets
+        widest = found.factor_for(0.998)
+        return (
+            f"Triplets, {self.source} against {self.target}: {found.inside:,} of "
+            f"{found.events:,} pattern probabilities of {found.triplets:,} triplets lie in the "
+            f"cone p/{found.factor:g} ≤ q ≤ {found.factor:g}·p "
+            f"({100 * found.share_inside:.4g} %); {found.clearly_outside:,} lie outside beyond "
+            f"image noise ({100 * found.level:g} % each). "
+            + (
+                "No cone holds 99.8 %: some patterns occur on one side only."
+                if math.isinf(widest)
+                else f"99.8 % lie in the cone of factor {widest:.3g}."
+            )
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self.triplets
+        as_they_are = ("inside", "share_inside", "clearly_outside", "n_id", "n_ood")
+        return {
+            "id": self.source,
+            "ood": self.target,
+            "models": found.models,
+            "triplets": found.triplets,
+            "events": found.events,
+            "cone": found.factor,
+            **{name: getattr(found, name) for name in as_they_are},
+            "inside_by_right": found.by_pattern.tolist(),
+            "cone_for_95_percent": found.factor_for(0.95),
+            "cone_for_99.8_percent": found.factor_for(0.998),
+            "no_interval": "events of triplets share models and examples",
+            "reading": self.reading,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ModelSimilarity(Drawn):
+    """How alike the models of a setting answer; ``frame`` has a row per pair of models."""
+
+    setting: str
+    models: tuple[str, ...]
+    counts: Similarity
+    """Dominance, agreement and κ as (M, M) arrays."""
+    mean: MeanDominance
+    by_model: pl.DataFrame
+    further: Mapping[str, tuple[str, pl.DataFrame]]
+    """Titles and tables of unsolved examples (also by class) and of difficulty, if asked for."""
+    closeness: Closeness | None
+    every_pair: bool
+    most: int
+
+    def to_dict(self) -> dict[str, Any]:
+        counts = self.counts
+        return {
+            "setting": self.setting,
+            "models": list(self.models),
+            "n": counts.n,
+            "accuracy": counts.accuracy.tolist(),
+            "dominance": counts.dominance.tolist(),
+            "agreement": None if counts.agreement is None else counts.agreement.tolist(),
+            "agreement_on_correctness": counts.agreement_on_correctness.tolist(),
+            "kappa": counts.kappa.tolist(),
+            "mean_dominance": vars(self.mean) | {"ratio": self.mean.ratio},
+            **({"pairs": records(self.frame)} if self.every_pair else {}),
+            **{name: records(frame) for name, (_, frame) in self.further.items()},
+            **({} if self.closeness is None else {"triplets": self.closeness.to_dict()}),
+            "notes": list(self.notes),
+        }
+
+    def tables(self) -> Iterable[Table]:
+        size = len(self.by_model)
+        more = [f"The {self.most} most accurate of {size} models; -n shows more."]
+        yield Table.of(
+            f"{self.setting}: similarity of {size} models on {self.counts.n:,} examples (%)",
+            self.by_model.head(self.most),
+            {
+                "model": "model",
+                "accuracy": ("accuracy", percent),
+                "dominance": ("mean_dominance", percent),
+                "largest": ("largest_dominance", percent),
+                "÷ indep.": ("dominance_to_independent", lambda value: number(value, 2)),
+                "agreement": ("mean_agreement", percent),
+                "κ": ("mean_kappa", lambda value: number(value, 3)),
+            },
+            notes=[*(more if size > self.most else []), *self.notes],
+        )
+        if self.every_pair or size == 2:
+            yield self._pairs()
+        for title, frame in self.further.values():
+            yield _plain(title, frame, self.most)
+        if self.closeness is not None:
+            yield Table(notes=(self.closeness.reading,))
+
+    def _pairs(self) -> Table:
+        shown = self.frame.sort("dominance", descending=True).head(self.most)
+
+        def dominance(row: Row) -> str:
+            low, high = percent(row["dominance_low"]), percent(row["dominance_high"])
+            return f"{percent(row['dominance'])} [{low}, {high}]"
+
+        return Table.of(
+            "Pairs, the largest dominance first; McNemar's exact test",
+            shown,
+            {
+                "more accurate": "model_a",
+                "less accurate": "model_b",
+                "Δ": ("difference", points),
+                "dominance": dominance,
+                "agreement": ("agreement", percent),
+                "κ": ("kappa", lambda value: number(value, 3)),
+                "p": ("p_value", p_value),
+                "Holm": ("p_holm", p_value),
+                "BH q": ("q_value", p_value),
+            },
+            notes=[f"{len(shown)} of {len(self.frame)} pairs."] if len(self.frame) > 1 else [],
+            left=2,
+        )
+
+    def chart(self) -> "Panels":
+        """Dominance as a map and against the difference of accuracy, and the triplets."""
+        from shiftbed.figures.charts import Panels
+        from shiftbed.results.charts.similarity import (
+            dominance_against_difference,
+            dominance_map,
+            triplet_chart,
+        )
+
+        charts: list[Any] = [
+            dominance_map(self.models, self.counts),
+            dominance_against_difference(self.models, self.counts),
+        ]
+        if self.closeness is not None:
+            near = self.closeness
+            charts.append(triplet_chart(near.triplets, near.source, near.target))
+        return Panels(
+            title=f"Similarity of models on {self.setting}",
+            reading=" ".join(chart.reading for chart in charts),
+            notes=tuple(note for chart in charts for note in chart.notes),
+            citation=charts[0].citation,
+            panels=tuple(charts),
+        )
+
+
+def _plain(title: str, frame: pl.DataFrame, most: int) -> Table:
+    """Any table: its text columns to the left, numbers to four digits, long texts cut."""
+
+    def text(value: Any) -> str:
+        found = number(value, 4) if isinstance(value, float) else str(value)
+        return found if len(found) <= 60 else found[:57] + "…"
+
+    columns = {name: (name, lambda v: "" if v is None else text(v)) for name in frame.columns}
+    left = [kind == pl.String for kind in frame.dtypes].index(False) or 1
+    more = [f"{most} of {len(frame)} rows; -n shows more."] if len(frame) > most else []
+    return Table.of(title, frame.head(most), columns, notes=more, left=left)
+
+
+def _remarks(
+    answers: JointAnswers, counts: Similarity, mean: MeanDominance, level: float
+) -> Iterable[str]:
+    yield (
+        f"Mean dominance of {mean.pairs:,} pairs: {percent(mean.value)} % "
+        f"({100 * level:g} % interval {percent(mean.low)} … {percent(mean.high)} over "
+        f"{mean.n:,} examples), at most {percent(mean.largest)} %."
+    )
+    if mean.independent > 0:
+        yield (
+            f"Models of these accuracies that err independently would have "
+            f"{percent(mean.independent)} %: it is {100 * mean.ratio:.0f} % of that."
+        )
+    if counts.agreement is None:
+        yield "No agreement on classes: only right and wrong are kept here."
+    if np.isnan(counts.kappa).any():
+        yield "κ is undefined (null) for models that are right, or wrong, on every example."
+    if answers.left_out:
+        yield f"{answers.left_out} examples left out: unlabelled, or not read by every model."
+
+
+def _like(answers: JointAnswers, pattern: str, option: str) -> NDArray[np.bool_]:
+    """(M,): models of that name, or whose name matches the pattern."""
+    chosen = np.array([name == pattern or fnmatchcase(name, pattern) for name in answers.models])
+    if not chosen.any():
+        raise InputError(f"{option}: no model is called, or matches, {pattern!r}")
+    return chosen
+
+
+def _halves(right: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+    """The less and the more accurate half of the models."""
+    order = np.argsort(right.mean(axis=1), kind="stable")
+    lower = np.isin(np.arange(len(order)), order[: len(order) // 2])
+    return {"less accurate half": lower, "more accurate half": ~lower}
+
+
+def _unsolved(
+    answers: JointAnswers, baseline: Sequence[str] | None, level: float
+) -> dict[str, tuple[str, pl.DataFrame]]:
+    chosen = np.ones(len(answers.models), dtype=bool)
+    if baseline:
+        chosen = np.logical_or.reduce([_like(answers, one, "--baseline") for one in baseline])
+    found = count_unsolved(answers.judged(), answers.labels, chosen, level)
+    count, n = int(found.unsolved.sum()), answers.n
+    title = (
+        f"{answers.setting}: {count:,} of {n:,} examples ({percent(count / n)} %) are right "
+        f"for none of {int(chosen.sum())} baseline models; solved of those that no other "
+        "baseline model gets right"
+    )
+    solvers = pl.DataFrame(
+        {
+            "model": list(answers.models),
+            "in_baseline": chosen,
+            "solved": found.solved,
+            "share": found.share,
+            "low": found.low,
+            "high": found.high,
+            "n": found.out_of,
+        },
+        nan_to_null=True,
+    ).sort("share", "model", descending=[True, False], nulls_last=True)
+    tables = {"unsolved": (title, solvers)}
+    if answers.labels is not None:
+        tables["unsolved_by_class"] = "By class", class_table(answers, found, level)
+    return tables
+
+
+def _closeness(
+    answers: JointAnswers, source: Source, other: Source, cone: float, level: float
+) -> Closeness:
+    """The triplets against another file or, if there is no such file, another setting."""
+    name = str(other)
+    setting = isinstance(other, str) and not (
+        Path(name).exists() or "://" in name or name.endswith(".npz")
+    )
+    ood = open_answers(source, name) if setting else open_answers(other)
+    first, second = matched(answers, ood)
+    found = triplets(first.judged(), second.judged(), factor=cone, level=level)
+    return Closeness(source=first.setting, target=second.setting, triplets=found)
 
 
 def pair_table(models: Sequence[str], found: Similarity, level: float = 0.95) -> pl.DataFrame:
@@ -103,25 +431,6 @@ def model_table(models: Sequence[str], found: Similarity, level: float = 0.95) -
     return frame.sort("accuracy", "model", descending=[True, False])
 
 
-def unsolved_table(
-    answers: JointAnswers, found: Unsolved, baseline: NDArray[np.bool_]
-) -> pl.DataFrame:
-    """Who solves what no (other) baseline model does: model, in_baseline, solved, share …, n."""
-    frame = pl.DataFrame(
-        {
-            "model": list(answers.models),
-            "in_baseline": baseline,
-            "solved": found.solved,
-            "share": found.share,
-            "low": found.low,
-            "high": found.high,
-            "n": found.out_of,
-        },
-        nan_to_null=True,
-    )
-    return frame.sort("share", "model", descending=[True, False], nulls_last=True)
-
-
 def class_table(answers: JointAnswers, found: Unsolved, level: float = 0.95) -> pl.DataFrame:
     """Unsolved examples by class, the worst first, with the share of the class and its interval.
 
@@ -155,15 +464,6 @@ def class_table(answers: JointAnswers, found: Unsolved, level: float = 0.95) -> 
     return frame.sort("unsolved", "share", "class", descending=[True, True, False])
 
 
-def accuracy_groups(answers: JointAnswers) -> dict[str, NDArray[np.bool_]]:
-    """The less and the more accurate half of the models."""
-    accuracy = answers.judged().mean(axis=1)
-    order = np.argsort(accuracy, kind="stable")
-    lower = np.zeros(len(order), dtype=bool)
-    lower[order[: len(order) // 2]] = True
-    return {"less accurate half": lower, "more accurate half": ~lower}
-
-
 def difficulty_table(
     answers: JointAnswers, groups: Mapping[str, NDArray[np.bool_]], level: float = 0.95
 ) -> pl.DataFrame:
@@ -177,18 +477,7 @@ def difficulty_table(
             a, b = groups[first], groups[second]
             if not a.any() or not b.any():
                 raise InputError(f"group {first if not a.any() else second!r} has no model")
-            one = rank_agreement(right[a], right[b], level)
-            rows.append(
-                {
-                    "group_a": first,
-                    "group_b": second,
-                    "models_a": int(a.sum()),
-                    "models_b": int(b.sum()),
-                    "spearman": one.spearman,
-                    "low": one.low,
-                    "high": one.high,
-                    "n": one.n,
-                    "note": one.note,
-                }
-            )
+            sizes = {"models_a": int(a.sum()), "models_b": int(b.sum())}
+            found = vars(rank_agreement(right[a], right[b], level))
+            rows.append({"group_a": first, "group_b": second, **sizes, **found})
     return pl.DataFrame(rows, nan_to_null=True)

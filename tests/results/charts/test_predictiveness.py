@@ -52,10 +52,10 @@ def test_transfer_bars_are_in_their_places(study):
 
 def test_significant_effects_have_a_star():
     found = augmented(np.random.default_rng(0), effect=0.05, sets=12)
-    frame = effect_tables.effects(found, "augmentation", ["AugMix"], ["none"])
+    frame = effect_tables.differences(found, "augmentation", ["AugMix"], ["none"])
     chart = charts.effect_bars(frame, title="t", alternative="AugMix is lower")
     assert all(name.endswith("*") for name in chart.categories)
-    frame = effect_tables.effects(
+    frame = effect_tables.differences(
         found, "augmentation", ["AugMix"], ["none"], alternative="greater"
     )
     chart = charts.effect_bars(frame, title="t", alternative="AugMix is higher")

@@ -57,13 +57,13 @@ def test_without_a_mean_of_its_own_the_corruptions_are_averaged():
 def test_further_settings_and_kinds():
     (pair,) = open_pairs("robustnets-2022", also=["jacobian_norm"])
     assert pair.column("id:jacobian_norm").max() > 1
-    pairs = open_pairs("robustnets-2022", kinds=["corruption"])
+    pairs = open_pairs("robustnets-2022", kind=["corruption"])
     assert len(pairs) == 16
     assert {p.kind for p in pairs} == {"corruption"}
     with pytest.raises(InputError, match="did you mean 'corruption'"):
-        open_pairs("robustnets-2022", kinds=["corruptions"])
+        open_pairs("robustnets-2022", kind=["corruptions"])
     with pytest.raises(InputError, match="no shift with one ID setting of that kind"):
-        open_pairs("timm", kinds=["consistency"])
+        open_pairs("timm", kind=["consistency"])
 
 
 def test_a_testbed_file_is_told_from_a_plain_one(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from shiftbed.cli.tablefile import write_table
+from shiftbed.cli.output import write_table
 from shiftbed.errors import InputError
 from shiftbed.results.pairs import long_table, open_pairs, read_pairs
 

@@ -11,7 +11,7 @@ from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures.charts import Curve, Curves, Heatmap, Panels
 from shiftbed.results.corruption_error import corrupted_settings
-from shiftbed.results.transfer_grid import CLEAN
+from shiftbed.results.transfer import CLEAN
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import Choice, choose
 

@@ -142,8 +142,8 @@ def probes(testbed: Testbed) -> Heatmap:
     for i, shift in enumerate(shifts):
         metrics = [shift.source[0], *measured]
         found = predictors(
-            testbed, metrics=metrics, ood=[shift.target], models="fit-set", bootstrap=0
-        )
+            testbed, metric=metrics, ood=[shift.target], models="fit-set", bootstrap=0
+        ).fits
         for j, metric in enumerate(metrics):
             one = found.get((shift.target, metric))
             if one is not None:

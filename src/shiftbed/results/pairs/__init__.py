@@ -5,53 +5,92 @@ error), so a positive correlation means that the two are good together.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.errors import InputError, unknown
+from shiftbed.results.pairs.added import held_out
 from shiftbed.results.pairs.bed import pairs_from_testbed
 from shiftbed.results.pairs.file import long_table, read_pairs
-from shiftbed.results.pairs.heldout import held_out, notes_of
 from shiftbed.results.pairs.store import pairs_from_store
 from shiftbed.store import PredictionStore
-from shiftbed.testbed import PUBLISHED, published, read_testbed
+from shiftbed.testbed import PUBLISHED, Testbed, choose, published, read_testbed
 
-__all__ = ["held_out", "long_table", "notes_of", "open_pairs"]
+__all__ = ["Source", "held_out", "long_table", "name_of", "notes_of", "open_pairs"]
 __all__ += ["pairs_from_store", "pairs_from_testbed", "read_pairs"]
+
+Source = str | Path | Testbed | PredictionStore | Sequence[PairTable]
+"""A published testbed's name, a testbed, a store, the path of one or of a plain file, or pairs."""
 
 
 def open_pairs(
-    source: str, *, kinds: Sequence[str] | None = None, also: Sequence[str] = ()
+    source: Source,
+    *,
+    kind: Sequence[str] | None = None,
+    task: Sequence[str] | None = None,
+    also: Sequence[str] | None = None,
+    only: Sequence[str] | None = None,
 ) -> tuple[PairTable, ...]:
-    """The pair tables of a published testbed (by name), a testbed file, a store or a plain file.
+    """The pair tables of a published testbed (by name), a testbed, a store or a plain file.
 
-    ``kinds`` keeps only pairs of these types of shift; ``also`` names settings of a testbed whose
-    values are further ID metrics, such as a probe. Held-out metrics are added where they are not
-    there and the task has other OOD sets.
+    ``kind`` and ``task`` keep only pairs of these types of shift and tasks, ``only`` the networks
+    whose recipe has COLUMN=PATTERN (or !=), all that are given; ``also`` names settings of a
+    testbed whose values are further ID metrics, such as a probe. Held-out metrics are added where
+    they are not there and the task has other OOD sets.
     """
-    path = Path(source)
-    if source in PUBLISHED:
-        return pairs_from_testbed(published(source), kinds=kinds, also=also)
-    if "://" not in source and path.is_file() and _is_testbed(path):
-        return pairs_from_testbed(read_testbed(path), kinds=kinds, also=also)
+    pairs = _opened(source, kind or None, also or ())
+    known = list(dict.fromkeys(pair.task for pair in pairs))
+    for name in task or ():
+        if name not in known:
+            raise unknown("task", name, known)
+    chosen = tuple(pair for pair in pairs if not task or pair.task in task)
+    return _only(chosen, only) if only else chosen
+
+
+def name_of(source: Source) -> str:
+    """What a result calls its source.
+
+    >>> name_of(published("openclip"))
+    'openclip'
+    """
+    if isinstance(source, str | Path):
+        return str(source)
+    if isinstance(source, Testbed):
+        return source.name
+    return str(source.files.root) if isinstance(source, PredictionStore) else "pairs"
+
+
+def _opened(
+    source: Source, kinds: Sequence[str] | None, also: Sequence[str]
+) -> tuple[PairTable, ...]:
+    name, path = name_of(source), Path(name_of(source))
+    if isinstance(source, str | Path):
+        if name in PUBLISHED:
+            source = published(name)
+        elif "://" not in name and path.is_file() and _is_testbed(path):
+            source = read_testbed(path)
+        elif "://" in name or path.is_dir():
+            source = PredictionStore.existing(name)
+    if isinstance(source, Testbed):
+        return pairs_from_testbed(source, kinds=kinds, also=also)
     if also:
         raise InputError("further settings can be named for a testbed only")
-    if "://" in source or path.is_dir():
-        return pairs_from_store(PredictionStore.existing(source), kinds=kinds)
-    if not path.exists():
-        if path.suffix or "/" in source:
-            raise InputError(f"{source}: no such file or store")
-        raise unknown("testbed", source, PUBLISHED)
-    pairs = held_out(read_pairs(path))
-    if kinds is None:
-        return pairs
+    if isinstance(source, PredictionStore):
+        return pairs_from_store(source, kinds=kinds)
+    if isinstance(source, str | Path) and not path.exists():
+        if path.suffix or "/" in name:
+            raise InputError(f"{name}: no such file or store")
+        raise unknown("testbed", name, PUBLISHED)
+    pairs = held_out(read_pairs(path) if isinstance(source, str | Path) else source)
     known = sorted({pair.kind for pair in pairs})
-    for kind in kinds:
-        if kind not in known:
-            raise unknown(f"kind of shift in {source}", kind, known)
-    return tuple(pair for pair in pairs if pair.kind in kinds)
+    for one in kinds or ():
+        if one not in known:
+            raise unknown(f"kind of shift in {name}", one, known)
+    return tuple(pair for pair in pairs if kinds is None or pair.kind in kinds)
 
 
 def _is_testbed(path: Path) -> bool:
@@ -64,3 +103,46 @@ def _is_testbed(path: Path) -> bool:
         raise InputError(f"{path}: {error.strerror}") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         raise InputError(f"{path}: a damaged Parquet file") from None
+
+
+def _only(pairs: Sequence[PairTable], only: Sequence[str]) -> tuple[PairTable, ...]:
+    """The pairs with those networks whose recipe has COLUMN=PATTERN (or !=), all that are given."""
+    for text in only:
+        if "=" not in text:
+            raise InputError(f"cannot choose networks by {text!r}; say COLUMN=PATTERN")
+    frames = [pl.DataFrame({"model": p.models, **p.info}, strict=False) for p in pairs]
+    mask = choose(pl.concat(frames, how="diagonal_relaxed"), list(only))
+    found, at = [], 0
+    for pair in pairs:
+        rows = np.flatnonzero(mask[at : at + len(pair.models)])
+        at += len(pair.models)
+        found.append(
+            replace(
+                pair,
+                models=tuple(pair.models[i] for i in rows),
+                values=pair.values[rows],
+                info={name: [of[int(i)] for i in rows] for name, of in pair.info.items()},
+            )
+        )
+    if not mask.any():
+        raise InputError(f"no network has {' and '.join(only)}")
+    return tuple(found)
+
+
+def notes_of(pairs: Sequence[PairTable], *, held_out: bool = True) -> list[str]:
+    """What is missing from a study, in sentences: cells, and held-out OOD where there is none."""
+    notes = []
+    cells = sum(pair.values.size for pair in pairs)
+    missing = sum(int(np.isnan(pair.values).sum()) for pair in pairs)
+    if missing:
+        notes.append(
+            f"{missing} of {cells} cells are missing; each number uses the networks it has."
+        )
+    without = [p for p in pairs if not any(m.startswith("held-out:") for m in p.metrics)]
+    if held_out and without:
+        tasks = sorted({pair.task for pair in without})
+        notes.append(
+            f"No held-out OOD for {len(without)} of {len(pairs)} pairs ({', '.join(tasks[:6])}"
+            f"{', …' if len(tasks) > 6 else ''}): no other OOD set with that ID set."
+        )
+    return notes

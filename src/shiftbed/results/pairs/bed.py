@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from shiftbed.analysis.pairs import PairTable, metric_name
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import KINDS, Shift
-from shiftbed.results.pairs.heldout import held_out
+from shiftbed.results.pairs.added import held_out
 from shiftbed.testbed import Testbed
 
 Floats = NDArray[np.float64]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from shiftbed.analysis.pairs import PairTable, metric_name
 from shiftbed.errors import InputError
 from shiftbed.records import Setting, Shift
+from shiftbed.results.pairs.added import held_out
 from shiftbed.results.pairs.bed import chosen_shifts, make_pair
-from shiftbed.results.pairs.heldout import held_out
 from shiftbed.results.scores import METRICS, scores
 from shiftbed.store import PredictionStore
 

@@ -6,7 +6,7 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults
-from shiftbed.results.transfer_grid import CLEAN, transfer_grid
+from shiftbed.results.transfer import CLEAN, transfer
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
 from shiftbed.testbed import Testbed
 from shiftbed.testbed import testbed_from_store as from_store
@@ -47,7 +47,7 @@ def cell(grid, trained, tested):
 
 
 def test_severities_are_averaged_first_then_models(drawn):
-    grid = transfer_grid(bed(drawn, ["none", "fog", "fog", "snow", "none"]))
+    grid = transfer(bed(drawn, ["none", "fog", "fog", "snow", "none"])).frame
     assert grid["tested_on"].unique(maintain_order=True).to_list() == [CLEAN, "fog", "snow"]
     accuracy = drawn.mean(axis=2)
     row = cell(grid, "fog", "fog")
@@ -63,7 +63,7 @@ def test_severities_are_averaged_first_then_models(drawn):
 
 
 def test_the_interval_is_that_of_a_mean_over_images(drawn):
-    grid = transfer_grid(bed(drawn, ["none", "fog", "fog", "snow", "none"]), level=0.9)
+    grid = transfer(bed(drawn, ["none", "fog", "fog", "snow", "none"]), level=0.9).frame
     per_image = drawn[1:3][:, 1:3].mean(axis=(0, 1))
     half = 1.6448536 * per_image.std(ddof=1) / 20
     row = cell(grid, "fog", "fog")
@@ -73,30 +73,30 @@ def test_the_interval_is_that_of_a_mean_over_images(drawn):
 
 def test_memory_and_disk_are_not_mixed(drawn):
     made = bed(drawn, ["none", "fog", "fog", "snow", "none"])
-    disk = transfer_grid(made, where="disk")
+    disk = transfer(made, where="disk").frame
     assert disk["tested_on"].unique().sort().to_list() == [CLEAN, "fog"]
     assert cell(disk, "snow", "fog")["accuracy"] == pytest.approx(drawn[3, 4].mean())
 
 
 def test_only_last_checkpoints_count_where_they_are_known(drawn):
     final = [True, False, True, True, True]
-    grid = transfer_grid(bed(drawn, ["none", "fog", "fog", "snow", "none"], final=final))
+    grid = transfer(bed(drawn, ["none", "fog", "fog", "snow", "none"], final=final)).frame
     assert cell(grid, "fog", "snow")["models"] == 1
     assert cell(grid, "fog", "snow")["accuracy"] == pytest.approx(drawn[2, 3].mean())
 
 
 def test_from_accuracies_alone_it_is_conservative_and_says_so(drawn):
     made = bed(drawn, ["none", "fog", "fog", "snow", "none"])
-    paired = cell(transfer_grid(made), "fog", "fog")
+    paired = cell(transfer(made).frame, "fog", "fog")
     from dataclasses import replace
 
-    alone = cell(transfer_grid(replace(made, results={})), "fog", "fog")
+    alone = cell(transfer(replace(made, results={})).frame, "fog", "fog")
     assert alone["note"].startswith("conservative")
     assert alone["accuracy"] == pytest.approx(paired["accuracy"])
     assert alone["high"] - alone["low"] > paired["high"] - paired["low"]
     assert alone["gain"] == pytest.approx(paired["gain"])
     assert alone["gain_low"] is None
-    unknown = cell(transfer_grid(replace(made, results={}, n=0 * made.n)), "fog", "fog")
+    unknown = cell(transfer(replace(made, results={}, n=0 * made.n)).frame, "fog", "fog")
     assert unknown["low"] is None
     assert "not known" in unknown["note"]
 
@@ -107,7 +107,7 @@ def test_a_missing_cell_has_a_reason(drawn):
     value[3, 3] = np.nan
     from dataclasses import replace
 
-    grid = transfer_grid(replace(made, value=value))
+    grid = transfer(replace(made, value=value)).frame
     row = cell(grid, "snow", "snow")
     assert row["accuracy"] is None
     assert row["models"] == 0
@@ -118,13 +118,13 @@ def test_a_missing_cell_has_a_reason(drawn):
 def test_what_cannot_be_asked(drawn):
     made = bed(drawn, ["none", "fog", "fog", "snow", "none"])
     with pytest.raises(InputError, match="column of models"):
-        transfer_grid(made, by="augmentations")
+        transfer(made, by="augmentations")
     with pytest.raises(InputError, match="place of corruptions"):
-        transfer_grid(made, where="disc")
+        transfer(made, where="disc")
     with pytest.raises(InputError, match="corrupted test set"):
-        transfer_grid(made, clean="tests")
+        transfer(made, clean="tests")
     with pytest.raises(InputError, match="augmentation written down"):
-        transfer_grid(bed(drawn, [None] * 5))
+        transfer(bed(drawn, [None] * 5))
 
 
 def test_from_a_store(tmp_path):
@@ -146,7 +146,7 @@ def test_from_a_store(tmp_path):
             store.write_part(model, setting, 0, part_from_logits(logits, labels))
             info = {"augmentation": model, "final": True}
             store.write_cell(model, setting, {"status": "complete", "info": info})
-    grid = transfer_grid(from_store(store))
+    grid = transfer(from_store(store)).frame
     assert len(grid) == 4
     assert set(grid["n"]) == {50}
     assert cell(grid, "fog:2", "fog")["gain_low"] is not None

@@ -4,7 +4,7 @@ import math
 import polars as pl
 import pytest
 
-from shiftbed.cli.tablefile import write_table
+from shiftbed.cli.output import write_table
 from shiftbed.errors import InputError
 
 FRAME = pl.DataFrame({"name": ["a", "é,\n"], "value": [1.5, math.nan], "nothing": [None, None]})

@@ -6,8 +6,8 @@ from scipy.special import softmax
 
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.errors import InputError
-from shiftbed.results.answers import answers_from_store
-from shiftbed.results.mixing import ensemble_table, mixed_table
+from shiftbed.results.joint_answers import answers_from_store
+from shiftbed.results.mix import ensemble_table, mixed_table
 from tests.results.digits import predictions as predictions_of_digits
 from tests.results.digits import write_store
 
@@ -55,7 +55,7 @@ def test_mean_probabilities_where_logits_were_kept(tmp_path):
 
 def test_a_vote_of_67_models_on_validation_and_v2(predictions):
     """Plain votes of the ten best stay on the line: ρ is no larger than its noise."""
-    from shiftbed.cli.answers import open_two
+    from shiftbed.results.joint_answers import open_two
 
     names = ("imagenet-validation-original", "imagenetv2-b-33")
     files = [str(predictions / f"imagenetv2_67models_{name}.npz") for name in names]

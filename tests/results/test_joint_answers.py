@@ -6,7 +6,7 @@ from scipy.special import softmax
 from scipy.stats import entropy
 
 from shiftbed.errors import InputError
-from shiftbed.results.answers import (
+from shiftbed.results.joint_answers import (
     MAX_PROBABILITY,
     NEGATIVE_ENTROPY,
     answers_from_store,

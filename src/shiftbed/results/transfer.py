@@ -5,8 +5,10 @@ Models are grouped by how they were augmented (the column ``augmentation`` of a 
 then over the models of its row.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -14,9 +16,15 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from shiftbed.analysis.intervals import check_level, clopper_pearson
+from shiftbed.display import Row, Table, interval, percent, points, records
 from shiftbed.errors import InputError, unknown
+from shiftbed.results.charts import Drawn
 from shiftbed.results.corruption_error import WHERE, corrupted_settings
-from shiftbed.testbed import Testbed
+from shiftbed.store import PredictionStore
+from shiftbed.testbed import Testbed, open_testbed
+
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Heatmap
 
 CLEAN = "clean"
 """Name of the column of uncorrupted images."""
@@ -25,24 +33,26 @@ ALONE = "conservative: from accuracies alone"
 Floats = NDArray[np.float64]
 
 
-def transfer_grid(
-    testbed: Testbed,
+def transfer(
+    store: str | Path | Testbed | PredictionStore,
     *,
     by: str = "augmentation",
     without: str = "none",
     clean: str | None = None,
     where: str = "memory",
     level: float = 0.95,
-) -> pl.DataFrame:
+) -> "TransferGrid":
     """A row per (trained on, tested on): mean accuracy, its gain over ``without``, intervals, n.
 
-    ``clean`` is the ID setting the corruptions were made of (default: the only one). Corruptions in
-    memory and on disk are never mixed: ``where``. Of a run's checkpoints only the last counts where
-    the testbed says which one it is. ``low`` and ``high`` are for these models on other images; the
-    models' own scatter is ``std``. Where who was right on which image is known, images are
-    resampled jointly over models and severities (normal approximation); else the interval of the
-    mean is that of one accuracy on n images, which is conservative, and the gain has none.
+    ``by`` is the column of models that says what they saw. ``clean`` is the ID setting the
+    corruptions were made of (default: the only one). Corruptions in memory and on disk are never
+    mixed: ``where``. Of a run's checkpoints only the last counts where the testbed says which one
+    it is. ``low`` and ``high`` are for these models on other images; the models' own scatter is
+    ``std``. Where who was right on which image is known, images are resampled jointly over models
+    and severities (normal approximation); else the interval of the mean is that of one accuracy on
+    n images, which is conservative, and the gain has none.
     """
+    testbed = open_testbed(store)
     check_level(level)
     columns = _columns(testbed, clean, where)
     rows = _rows(testbed, by)
@@ -61,7 +71,59 @@ def transfer_grid(
                 base = None if reference is None else _complete(testbed, reference, settings)
                 row |= _gain(testbed, there, base, settings, level)
             found.append(row)
-    return pl.DataFrame(found, schema=_SCHEMA, orient="row")
+    return TransferGrid(
+        frame=pl.DataFrame(found, schema=_SCHEMA, orient="row"),
+        source=testbed.name,
+        by=by,
+        without=without,
+        level=level,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TransferGrid(Drawn):
+    """Trained on × tested on; ``frame`` has a row per cell."""
+
+    source: str
+    by: str
+    without: str
+    level: float
+
+    def to_dict(self) -> Any:
+        return records(self.frame)
+
+    def tables(self) -> Iterable[Table]:
+        def ends(row: Row) -> str:
+            low, high = percent(row["low"]), percent(row["high"])
+            return f"{low} … {high}" if low else ""
+
+        yield Table.of(
+            f"Transfer between corruptions, {self.source}",
+            self.frame,
+            {
+                "trained on": "trained_on",
+                "tested on": "tested_on",
+                "accuracy": ("accuracy", percent),
+                f"{100 * self.level:g} % interval": ends,
+                "gain": ("gain", points),
+                "interval": lambda row: interval(row["gain_low"], row["gain_high"]),
+                "models": "models",
+                "severities": "severities",
+                "n": "n",
+                "note": "note",
+            },
+            notes=[
+                f"Gain: over models with {self.by} {self.without!r}. Means over severities, then "
+                "over models."
+            ],
+            left=2,
+        )
+
+    def chart(self, value: str = "accuracy") -> "Heatmap":
+        """The grid as a heat map of ``accuracy`` or ``gain``."""
+        from shiftbed.results.charts.corruptions import transfer_heatmap
+
+        return transfer_heatmap(self.frame, value)
 
 
 _SCHEMA: dict[str, Any] = {

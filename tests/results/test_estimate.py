@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from shiftbed.results.answers import answers_from_store
-from shiftbed.results.label_free import METHODS, label_free, rehearsal
+from shiftbed.results.estimate import METHODS, label_free, rehearsal
+from shiftbed.results.joint_answers import answers_from_store
 from tests.results.digits import write_store
 
 
@@ -27,11 +27,11 @@ def test_every_method_is_judged_beside_the_others(sides):
     assert found.errors["method"].to_list() == list(METHODS)
     assert (found.errors["models"] == 8).all()
     for method, mae in found.errors.select("method", "mae").iter_rows():
-        off = found.estimates.filter(method=method).select("estimate", "truth").to_numpy()
+        off = found.frame.filter(method=method).select("estimate", "truth").to_numpy()
         assert mae == pytest.approx(np.abs(off[:, 0] - off[:, 1]).mean())
         assert mae < 0.2
     truth = dict(zip(sides[1].models, sides[1].right.mean(axis=1), strict=True))
-    for r in found.estimates.iter_rows(named=True):
+    for r in found.frame.iter_rows(named=True):
         assert r["truth"] == pytest.approx(truth[r["model"]])
         assert r["error"] == pytest.approx(r["estimate"] - r["truth"])
         assert (r["n_id"], r["n_ood"]) == (sides[0].n, sides[1].n)
@@ -44,8 +44,8 @@ def test_the_estimates_do_not_see_the_labels(store, sides, tmp_path):
     unlabelled = answers_from_store(bare, "noisy", scores=True, unlabelled=True)
     assert unlabelled.right is None
     blind, seeing = label_free(sides[0], unlabelled), label_free(*sides)
-    assert blind.estimates["estimate"].equals(seeing.estimates["estimate"])
-    assert blind.estimates["truth"].null_count() == len(blind.estimates)
+    assert blind.frame["estimate"].equals(seeing.frame["estimate"])
+    assert blind.frame["truth"].null_count() == len(blind.frame)
     assert len(blind.errors) == 0
     assert blind.accuracy_line is None
 
@@ -55,7 +55,7 @@ def test_predicted_classes_alone_say_what_they_lack(sides):
     found = label_free(*bare)
     assert set(found.not_computable) == {"ATC-MC", "ATC-NE", "DoC", "AC"}
     assert "only predicted classes" in found.not_computable["ATC-MC"]
-    assert set(found.estimates["method"]) == {"ALine-S", "ALine-D", "ID"}
+    assert set(found.frame["method"]) == {"ALine-S", "ALine-D", "ID"}
 
 
 def test_probabilities_of_some_models_only(sides):
@@ -64,7 +64,7 @@ def test_probabilities_of_some_models_only(sides):
         score[2:] = np.nan
     found = label_free(replace(sides[0], scores=scores), sides[1])
     assert found.not_computable["ATC-MC"].startswith("for 6 models: needs probabilities")
-    assert len(found.estimates.filter(method="ATC-MC")) == 2
+    assert len(found.frame.filter(method="ATC-MC")) == 2
 
 
 def test_two_models_are_too_few_for_a_line_but_not_for_confidence(sides):
@@ -72,14 +72,14 @@ def test_two_models_are_too_few_for_a_line_but_not_for_confidence(sides):
     found = label_free(*two)
     assert found.line is None
     assert "at least three models" in found.not_computable["ALine-S"]
-    assert len(found.estimates.filter(method="ATC-MC")) == 2
+    assert len(found.frame.filter(method="ATC-MC")) == 2
 
 
 def test_right_and_wrong_alone(sides):
     bare = [replace(side, classes=None, scores={}) for side in sides]
     found = label_free(*bare)
     assert "only right and wrong" in found.not_computable["ALine-D"]
-    assert found.estimates["method"].unique().to_list() == ["ID"]
+    assert found.frame["method"].unique().to_list() == ["ID"]
 
 
 def test_the_lines_of_agreement_and_accuracy(sides):
@@ -104,7 +104,7 @@ def test_rehearsal(sides, predictions):
 
 def test_v2_without_labels(predictions):
     """The figure of the issue: mean absolute error per method, and why there is no ATC."""
-    from shiftbed.cli.answers import open_two
+    from shiftbed.results.joint_answers import open_two
 
     names = ("imagenet-validation-original", "imagenetv2-b-33")
     files = [str(predictions / f"imagenetv2_67models_{name}.npz") for name in names]
@@ -113,5 +113,5 @@ def test_v2_without_labels(predictions):
     assert errors["ALine-S"]["mae"] == pytest.approx(0.0201, abs=5e-5)
     assert errors["ALine-D"]["mae"] == pytest.approx(0.0201, abs=5e-5)
     assert errors["ID"]["mae"] == pytest.approx(0.1183, abs=5e-5)
-    assert len(found.estimates.filter(pl.col("method") == "ALine-S")) == 67
+    assert len(found.frame.filter(pl.col("method") == "ALine-S")) == 67
     assert "needs probabilities" in found.not_computable["ATC-MC"]

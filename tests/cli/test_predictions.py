@@ -1,40 +1,20 @@
-"""``shiftbed similarity``, ``estimate`` and ``mix`` as a user meets them."""
+"""``similarity``, ``estimate``, ``mix`` and ``consistency`` as a user meets them."""
 
-import contextlib
-import io
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from shiftbed.cli import main
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
+from tests.cli.in_process import shiftbed
 from tests.results.digits import predictions as digits
 from tests.results.digits import write_store
-
-
-def shiftbed(*arguments: str, cwd=".") -> SimpleNamespace:
-    """The program in this process, as ``main`` runs it: its output and its exit code."""
-    out, err, code, before = io.StringIO(), io.StringIO(), 0, sys.argv
-    sys.argv = ["shiftbed", *arguments]
-    try:
-        with (
-            contextlib.chdir(cwd),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            main()
-    except SystemExit as left:
-        code = int(left.code or 0)
-    finally:
-        sys.argv = before
-    return SimpleNamespace(returncode=code, stdout=out.getvalue(), stderr=err.getvalue())
 
 
 def as_json(*arguments: str, cwd=".") -> dict:
@@ -60,9 +40,9 @@ def folder(tmp_path_factory) -> Path:
 
 def test_the_json_contract(folder):
     found = as_json("similarity", "noisy.npz", cwd=folder)
-    file = np.load(folder / "noisy.npz")
-    top1, right = file["top1"], file["top1"] == file["labels"]
-    assert found["models"] == file["models"].tolist()
+    with np.load(folder / "noisy.npz") as file:
+        top1, right = file["top1"], file["top1"] == file["labels"]
+        assert found["models"] == file["models"].tolist()
     assert found["accuracy"] == pytest.approx(right.mean(axis=1))
     for name in ("dominance", "agreement", "kappa"):
         assert np.array(found[name]).shape == (8, 8)
@@ -217,7 +197,7 @@ class TestEstimate:
 
 def test_unsolved_validation_images(predictions):
     file = predictions / "imagenetv2_67models_imagenet-validation-original.npz"
-    done = shiftbed("similarity", str(file), "--unsolved")
+    done = shiftbed("similarity", file, "--unsolved", cwd=".")
     assert "2,384 of 50,000 examples (4.77 %) are right for none of 67" in done.stdout
 
 
@@ -238,6 +218,7 @@ def test_unsolved_validation_images(predictions):
         (["similarity", "clean.npz", "--baseline", "x"], "goes with --unsolved"),
         (["similarity", "clean.npz", "--unsolved", "--baseline", "x"], "no model is called"),
         (["similarity", "clean.npz", "--group", "a=b"], "goes with --difficulty"),
+        (["similarity", "clean.npz", "--cone", "3"], "goes with --triplets"),
         (["similarity", "clean.npz", "--level", "95"], "level must lie between"),
         (["similarity", "clean.npz", "--triplets", "noisy.npz", "--cone", "1"], "above 1"),
         (["similarity", "clean.npz", "--triplets", "other.npz"], "no such file"),
@@ -254,3 +235,57 @@ def test_bad_input_is_one_line(folder, arguments, message):
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert not done.stdout
+
+
+NAMES = [f"v{a}/{f:03d}.jpg" for a in range(4) for f in range(5)]
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A model with four classes that are two superclasses; one frame is wrong, one missing."""
+    store = PredictionStore(tmp_path / "store")
+    truth = np.array([int(name[1]) for name in NAMES])
+    store.add_test_set(
+        StoredTestSet(setting="frames", examples=tuple(NAMES), labels=truth, fingerprint="f")
+    )
+    answers = np.where(np.arange(20) == 1, 3, truth)
+    readable = np.arange(20) != 19
+    store.write_part("m", "frames", 0, part_from_top(answers, readable))
+    store.write_cell("m", "frames", {"status": "complete"})
+    sets = {f"v{a}/002.jpg": [f"v{a}/{f:03d}.jpg" for f in (0, 1, 3, 4)] for a in range(4)}
+    (tmp_path / "pmsets.json").write_text(json.dumps(sets))
+    (tmp_path / "labels.json").write_text(json.dumps({n: [int(n[1]) // 2] for n in NAMES}))
+    (tmp_path / "map.json").write_text(json.dumps({str(c): c // 2 for c in range(4)}))
+    return tmp_path
+
+
+FILES = ["--metadata", "pmsets.json", "--metadata", "labels.json", "--class-map", "map.json"]
+
+
+def test_pm_k(place):
+    done = shiftbed("consistency", "store", *FILES, "--k", "0-2", "--json", cwd=place)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["rule"], found["anchors"], found["frames"]) == ("frame", 4, 20)
+    rows = found["consistency"]
+    assert [row["k"] for row in rows] == [0, 1, 2]
+    assert [row["value"] for row in rows] == pytest.approx([1, 2 / 3, 2 / 3])
+    assert all((row["n"], row["left_out"]) == (3, 1) for row in rows)
+    assert found["missing_frames"] == {"m": ["v3/004.jpg"]}
+    shown = shiftbed("consistency", "store", *FILES, "--rule", "anchor", cwd=place)
+    assert "by their anchor's labels" in shown.stdout
+    assert "no prediction for v3/004.jpg" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--k", "x"], "--k: expected"),
+        (["--k", "5-99999999999"], "--k: expected"),
+        (["--rule", "frames"], "did you mean 'frame'"),
+    ],
+)
+def test_wrong_input(place, options, why):
+    done = shiftbed("consistency", "store", *FILES, *options, cwd=place)
+    assert done.returncode == 2
+    assert why in done.stderr

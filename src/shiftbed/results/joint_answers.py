@@ -1,7 +1,12 @@
-"""What several models answered to the same examples, as arrays, from a store or from files."""
+"""What several models answered to the same examples, as arrays, from whatever a user has.
+
+A .npz file of predictions, a prediction store or a testbed with results per image; a published
+testbed has accuracies only, and is refused.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +17,7 @@ from scipy.special import softmax
 from shiftbed.analysis.label_free import negative_entropy
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore, StoredTestSet
+from shiftbed.testbed import PUBLISHED, Testbed, open_testbed
 
 MAX_PROBABILITY = "max-probability"
 NEGATIVE_ENTROPY = "negative-entropy"
@@ -66,6 +72,61 @@ class JointAnswers:
         )
 
 
+Source = str | Path | Testbed | PredictionStore | JointAnswers
+"""Where answers come from: a file, a testbed, a store, or arrays."""
+
+
+def open_answers(
+    source: Source,
+    setting: str | None = None,
+    *,
+    scores: bool = False,
+    unlabelled: bool = False,
+) -> JointAnswers:
+    """What models answered in one setting of a file, a testbed or a store.
+
+    ``setting`` may be left out where there is one. ``scores`` reads confidences too, where a store
+    has them; ``unlabelled`` takes answers without labels.
+    """
+    if isinstance(source, JointAnswers):
+        _chosen("the answers", setting, [source.setting])
+        return source
+    if isinstance(source, Testbed):
+        return _from_testbed(source, setting)
+    if isinstance(source, PredictionStore):
+        return answers_from_store(source, setting, scores=scores, unlabelled=unlabelled)
+    name, path = str(source), Path(source)
+    if name in PUBLISHED:
+        raise InputError(
+            f"{name}: a published testbed has accuracies, not what each model answered per image; "
+            "give a .npz file of predictions or a prediction store"
+        )
+    if "://" in name or path.is_dir():
+        store = PredictionStore.existing(name)
+        return answers_from_store(store, setting, scores=scores, unlabelled=unlabelled)
+    if path.suffix.lower() == ".npz":
+        return _from_arrays(path, setting, unlabelled)
+    return _from_testbed(open_testbed(name), setting, name)
+
+
+def open_two(
+    source: Source,
+    target: Source | None = None,
+    id: str | None = None,
+    ood: str | None = None,
+    *,
+    scores: bool = False,
+) -> tuple[JointAnswers, JointAnswers]:
+    """ID and OOD answers: two files, or two settings of one file or store."""
+    if target is None and (id is None or ood is None):
+        raise InputError("give an ID and an OOD file, or one file or store with --id and --ood")
+    first = open_answers(source, id, scores=scores)
+    second = open_answers(target or source, ood, scores=scores, unlabelled=True)
+    if target is None and first.setting == second.setting:
+        raise InputError(f"ID and OOD are the same setting, {first.setting!r}")
+    return first, second
+
+
 def matched(first: JointAnswers, second: JointAnswers) -> tuple[JointAnswers, JointAnswers]:
     """Both with the models they share, in the order of the first."""
     shared = [name for name in first.models if name in set(second.models)]
@@ -88,8 +149,8 @@ def answers_from_store(
     same; so are examples without labels, unless ``unlabelled`` (then ``right`` is None if any
     example lacks a label). ``scores`` reads confidences too.
     """
-    test_set = store.test_set(_setting(store, setting))
-    names = _models(store, test_set.setting, models)
+    test_set = store.test_set(_chosen("the store", setting, store.settings()))
+    names = complete_models(store, test_set.setting, models)
     if not names or not len(test_set):
         raise InputError(f"the store has no complete predictions on {test_set.setting!r}")
     labelled = _labelled(test_set)
@@ -135,20 +196,22 @@ def mean_probabilities(
     return None if total is None else total / len(names)
 
 
-def _setting(store: PredictionStore, setting: str | None) -> str:
-    there = store.settings()
-    if setting is not None:
-        if setting not in there:
-            raise unknown("setting in the store", setting, there)
-        return setting
-    if len(there) != 1:
-        raise InputError(
-            f"the store has {len(there)} settings, name one: {', '.join(there[:8]) or 'none'}"
-        )
-    return there[0]
+def _chosen(where: str, setting: str | None, there: list[str], alone: str = "") -> str:
+    """The setting asked for, or the only one; ``alone`` is the only one under any name."""
+    if setting in there:
+        return str(setting)
+    if len(there) == 1 and (setting is None or there == [alone]):
+        return there[0]
+    if setting is None:
+        some = ", ".join(there[:8]) or "none"
+        raise InputError(f"{where} has {len(there)} settings, name one: {some}")
+    raise unknown(f"setting in {where}", setting, there)
 
 
-def _models(store: PredictionStore, setting: str, models: Iterable[str] | None) -> list[str]:
+def complete_models(
+    store: PredictionStore, setting: str, models: Iterable[str] | None = None
+) -> list[str]:
+    """The models with all predictions on a setting, or those asked for if they are among them."""
     complete = [
         record["model"]
         for record in store.cells()
@@ -217,3 +280,50 @@ def _scores(frame: pl.DataFrame) -> dict[str, NDArray[np.float32]]:
         entropy[there] = negative_entropy(softmax(wide, axis=1))
         found[NEGATIVE_ENTROPY] = entropy
     return found
+
+
+def _from_arrays(path: Path, setting: str | None, unlabelled: bool) -> JointAnswers:
+    from shiftbed.importing.predictions import ONE, parse_predictions, parse_unlabelled
+    from shiftbed.reading.tables import read_bytes
+
+    data = read_bytes(path)
+    bare = {one.setting: one for one in parse_unlabelled(str(path), data)} if unlabelled else {}
+    if bare:
+        key = _chosen(str(path), setting, list(bare), ONE)
+        return JointAnswers(
+            setting=path.stem if key == ONE else key,
+            models=bare[key].models,
+            classes=bare[key].top1,
+            right=None,
+            labels=None,
+        )
+    found = {one.setting: one for one in parse_predictions(str(path), data)}
+    key = _chosen(str(path), setting, list(found), ONE)
+    one = found[key]
+    return JointAnswers(
+        setting=(setting or path.stem) if key == ONE else key,
+        models=one.models,
+        classes=one.top1,
+        right=one.right,
+        labels=one.labels,
+    )
+
+
+def _from_testbed(bed: Testbed, setting: str | None, name: str = "") -> JointAnswers:
+    """Right and wrong per image that a testbed keeps; its classes are not kept."""
+    name = name or bed.name
+    there = [s for s, one in bed.results.items() if one.known.any()]
+    if not there:
+        raise InputError(
+            f"{name}: this testbed has accuracies, not what each model answered per image"
+        )
+    key = _chosen(f"{name}, of those with results per image,", setting, there)
+    results = bed.results[key]
+    models = [m for m, known in zip(bed.model_names, results.known, strict=True) if known]
+    return JointAnswers(
+        setting=key,
+        models=tuple(models),
+        classes=None,
+        right=results.right[results.known],
+        labels=None,
+    )

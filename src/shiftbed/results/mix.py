@@ -1,7 +1,8 @@
-"""Mixed classifiers and ensembles of stored predictions: their accuracies, their chord, their ρ."""
+"""Mixed classifiers and ensembles of stored predictions: ``mix``, their chord and their ρ."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -10,10 +11,109 @@ from numpy.typing import NDArray
 from shiftbed.analysis.baseline import Baseline, fit_baseline
 from shiftbed.analysis.mixing import majority_vote, mean_probability, mixed, robustness_of
 from shiftbed.analysis.robustness import Robustness
+from shiftbed.display import Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError
-from shiftbed.results.answers import JointAnswers, matched, mean_probabilities
+from shiftbed.results.charts import Drawn
+from shiftbed.results.joint_answers import (
+    JointAnswers,
+    Source,
+    matched,
+    mean_probabilities,
+    open_two,
+)
 from shiftbed.scales import LOGIT, Scale
+from shiftbed.scales import scale as scale_of
 from shiftbed.store import PredictionStore
+
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Dots
+
+
+def mix(
+    source: Source,
+    target: Source | None = None,
+    *,
+    id: str | None = None,
+    ood: str | None = None,
+    model: Sequence[str] | None = None,
+    scale: str | Scale = LOGIT,
+    level: float = 0.95,
+) -> "MadeClassifiers":
+    """Classifiers made of stored predictions: mixed ones on the chord, majority votes; their ρ.
+
+    With two models in ``model``: the mixed classifiers between them. Without: ensembles of the best
+    3, 5, 10 and all models, by vote and, where a store kept the logits, by mean probability.
+    ``source``, ``target``, ``id`` and ``ood`` as in ``estimate``.
+    """
+    if model and len(model) != 2:
+        raise InputError(f"a mixed classifier needs two --model, got {len(model)}")
+    scale = scale_of(scale)
+    first, second = matched(*open_two(source, target, id, ood))
+    if model:
+        frame = mixed_table(first, second, model[0], model[1], scale=scale, level=level)
+    else:
+        store = None
+        if target is None and first.kept is not None:
+            store = (
+                source
+                if isinstance(source, PredictionStore)
+                else PredictionStore.existing(str(source))
+            )
+        frame = ensemble_table(first, second, store=store, scale=scale, level=level)
+    return MadeClassifiers(
+        frame=frame,
+        source=first.setting,
+        target=second.setting,
+        scale=scale.name,
+        models=len(first.models),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MadeClassifiers(Drawn):
+    """Classifiers made of others; ``frame`` has a row for each, with accuracies and ρ."""
+
+    source: str
+    target: str
+    scale: str
+    models: int
+    """Models that the line goes through."""
+
+    def to_dict(self) -> dict[str, Any]:
+        about = {"id": self.source, "ood": self.target, "scale": self.scale}
+        return about | {"models": self.models, "classifiers": records(self.frame)}
+
+    def tables(self) -> Iterable[Table]:
+        notes = [
+            f"ρ against the line through {self.models} models; intervals are paired over images."
+        ]
+        if self.frame["extrapolated"].any():
+            notes.append("Some lie outside the fitted range.")
+        votes = "rule" in self.frame.columns
+        if votes and "mean probability" not in self.frame["rule"]:
+            notes.append("No mean probabilities: they need a store that kept the logits.")
+        yield Table.of(
+            f"Made classifiers, {self.source} to {self.target}",
+            self.frame,
+            {
+                "classifier": lambda r: (
+                    f"{r['classifier']}, {r['rule']}" if votes else r["classifier"]
+                ),
+                f"{self.source} (%)": ("id_accuracy", percent),
+                f"{self.target} (%)": ("ood_accuracy", percent),
+                "predicted": ("predicted", percent),
+                "ρ": ("effective", points),
+                "interval": lambda row: interval(row["low"], row["high"]),
+                "p": ("p_value", p_value),
+            },
+            notes=notes,
+        )
+
+    def chart(self) -> "Dots":
+        """ρ of the classifiers against their ID accuracy."""
+        from shiftbed.results.charts.similarity import made_chart
+
+        return made_chart(self.frame, self.source, self.target)
 
 
 def mixed_table(
