@@ -98,7 +98,7 @@ class CaptionReport(Result):
 
 
 def captions(
-    sources: Iterable[str | Path],
+    sources: str | Path | Iterable[str | Path],
     classes: str | Path | Sequence[CaptionClass],
     output: str | Path,
     *,
@@ -110,10 +110,13 @@ def captions(
     id_column: str | None = None,
     progress: Progress = lambda stage, done, total: None,
 ) -> CaptionReport:
-    """Make a test set from captions; writes test.csv (and test.tar), holdout.csv, classes.csv,
-    kept.txt and, last, report.json into ``output``.
+    """An ID test set from image–text pairs (shi2023, Appendix B.2), and the rows to hold out.
 
-    A killed call continues with the first file it had not finished.
+    ``sources``: files, globs or ranges (.csv, .tsv, .parquet, .tar); ``classes``: a class file,
+    ``imagenet-1k`` or the classes themselves. Of every class with ``min_matches`` images that name
+    it alone, ``per_class`` are drawn. Writes test.csv (and test.tar), holdout.csv, classes.csv,
+    kept.txt and, last, report.json into ``output``. A killed call continues with the first file it
+    had not finished.
     """
     check_sizes(min_matches, per_class)
     paths = expand(sources)

@@ -69,9 +69,10 @@ class Problems:
             return data.decode(errors="replace")
 
 
-def expand(specs: Iterable[str | Path]) -> tuple[Path, ...]:
+def expand(specs: str | Path | Iterable[str | Path]) -> tuple[Path, ...]:
     """The files that paths, globs and ranges such as ``cc-{000..003}.tar`` stand for."""
-    found = dict.fromkeys(path for spec in specs for path in streams.expand(str(spec)))
+    listed = [specs] if isinstance(specs, str | Path) else specs
+    found = dict.fromkeys(path for spec in listed for path in streams.expand(str(spec)))
     for path in found:
         if path.suffix.lower() not in _READERS:
             raise InputError(f"{path}: {_EXPECTED}")

@@ -80,7 +80,7 @@ def import_results(
         else:
             parts += [of_predictions(next(united)) for _ in one]
     _check_used("setting or file", setting_names, keys)
-    own = {one for part in parts for c in ("model", "setting") for one in part.cells[c]}
+    own = {one for part in parts for c in ("model", "setting") for one in part.cells[c].unique()}
     files = {key for one in tables for key in file_keys(one.path)}
     _check_used("setting, model or file", units or {}, own | files)
     _check_units(parts)

@@ -7,32 +7,30 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from shiftbed import catalogue
 from shiftbed.catalogue import DomainTask, KnownShift, TestSetEntry
-from shiftbed.display import Result, Table
+from shiftbed.display import Result, Table, counted
 from shiftbed.errors import unknown
 from shiftbed.records import KINDS
 from shiftbed.testbed import published
 
-if TYPE_CHECKING:
-    from shiftbed.evaluation.data.authors.recognise import Recognised
-
-_LISTED: dict[str, Any] = {
+_COLUMNS: dict[str, Any] = {
+    **dict.fromkeys(("name", "kind", "task", "family", "source", "target"), pl.String),
+    **dict.fromkeys(("classes", "images"), pl.Int64),
+    **dict.fromkeys(("types", "held_out", "published"), pl.List(pl.String)),
+}
+_FOUND: dict[str, Any] = {
     "name": pl.String,
-    "kind": pl.String,
-    "task": pl.String,
-    "family": pl.String,
-    "source": pl.String,
-    "target": pl.String,
-    "classes": pl.Int64,
+    "spec": pl.String,
+    "complete": pl.Boolean,
     "images": pl.Int64,
-    "types": pl.List(pl.String),
-    "held_out": pl.List(pl.String),
-    "published": pl.List(pl.String),
+    "expected": pl.Int64,
+    "missing": pl.List(pl.String),
+    "layout": pl.String,
 }
 _SHOWN = 10
 
@@ -90,7 +88,7 @@ def shifts(task: str | None = None, kind: str | None = None) -> Shifts:
     tasks = catalogue.tasks()
     names = {one.name for one in tasks}
     return Shifts(
-        frame=pl.DataFrame([_facts(one) for one in found], schema=_LISTED),
+        frame=pl.DataFrame([_facts(one) for one in found], schema=_COLUMNS),
         single=tuple(one for one in found if only is not None or one.family not in names),
         tasks=tasks if only is None and kind in (None, "natural-dataset") else (),
         notes=(
@@ -102,7 +100,7 @@ def shifts(task: str | None = None, kind: str | None = None) -> Shifts:
 
 
 def _facts(one: KnownShift) -> dict[str, Any]:
-    facts = {name: getattr(one, name) for name in _LISTED}
+    facts = {name: getattr(one, name) for name in _COLUMNS}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in facts.items()}
 
 
@@ -246,22 +244,21 @@ class DataCheck(Result):
     """Test sets of the catalogue that were recognised in a directory, a row each."""
 
     directory: str
-    found: "tuple[Recognised, ...]"
     gaps: tuple[str, ...]
     """What is missing of sets that have several parts."""
 
     @property
     def complete(self) -> bool:
         """Whether everything that is recognised is whole."""
-        return all(one.complete for one in self.found)
+        return bool(self.frame["complete"].all())
 
     def tables(self) -> Iterator[Table]:
-        if not self.found:
+        if not len(self.frame):
             none = f"{self.directory}: no test set of the catalogue is recognised in it; "
             yield Table(notes=(f"{none}shiftbed shifts show NAME says how each lies on disk.",))
             return
         yield Table.of(
-            f"{self.directory}: {len(self.found)} test sets of the catalogue",
+            f"{self.directory}: {counted(len(self.frame), 'test set')} of the catalogue",
             self.frame,
             {
                 "test set": "spec",
@@ -283,36 +280,17 @@ def check_data(directory: str | Path) -> DataCheck:
     """Recognise test sets of the catalogue in a directory, at any depth to four."""
     from shiftbed.evaluation.data.authors.recognise import gaps, recognise
 
-    found = tuple(recognise(Path(directory)))
+    found = recognise(Path(directory))
+    trees = [catalogue.find(one.name).tree for one in found]
     rows = [
-        {
-            "name": one.name,
-            "spec": one.spec,
-            "complete": one.complete,
-            "images": one.images,
-            "expected": one.expected,
-            "missing": list(one.missing),
-            "layout": catalogue.find(one.name).tree,
-        }
-        for one in found
+        (one.name, one.spec, one.complete, one.images, one.expected, list(one.missing), tree)
+        for one, tree in zip(found, trees, strict=True)
     ]
     absent = tuple(gaps(found))
-    expected = [f"{row['name']}: expected {row['layout']}" for row in rows if row["missing"]]
+    expected = (f"{row[0]}: expected {row[-1]}" for row in rows if row[-2])
     return DataCheck(
-        frame=pl.DataFrame(
-            rows,
-            schema={
-                "name": pl.String,
-                "spec": pl.String,
-                "complete": pl.Boolean,
-                "images": pl.Int64,
-                "expected": pl.Int64,
-                "missing": pl.List(pl.String),
-                "layout": pl.String,
-            },
-        ),
+        frame=pl.DataFrame(rows, schema=_FOUND, orient="row"),
         directory=str(directory),
-        found=found,
         gaps=absent,
         notes=(*absent, *expected),
     )
