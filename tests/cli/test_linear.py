@@ -85,7 +85,7 @@ def test_the_head_is_the_one_scikit_learn_finds(folder, found) -> None:  # type:
         ),
         (
             ["--train", "probe_train.npz", "--validation", "probe_held.npz", "--start", "cold"],
-            "--start",
+            "unknown start 'cold'",
         ),
         (
             ["--train", "none.npz", "--validation", "probe_held.npz", "--start", "random"],
@@ -107,4 +107,4 @@ def test_another_probe_under_the_same_name_is_refused(folder, found) -> None:  #
     again[1] = f"{NET}&seed=5"
     done = shiftbed(*again, cwd=folder)
     assert done.returncode == 2
-    assert "another --name" in done.stderr
+    assert "another name" in done.stderr

@@ -170,10 +170,10 @@ def test_weights_named_by_a_key_and_a_side_car(folder) -> None:  # type: ignore[
         (["interpolate", "A", "B?size=9", "seen.npz"], "same line but for the file"),
         (["interpolate", "A", "B", "seen.npz", "--alphas", "0,x"], "--alphas"),
         (["interpolate", "A", "B", "seen.npz", "--alphas", "0,0"], "each once"),
-        (["interpolate", "A", "B", "seen.npz", "--backend", "fast"], "--backend"),
+        (["interpolate", "A", "B", "seen.npz", "--backend", "fast"], "backend"),
         (["interpolate", "A", "torch:none.pt?" + ARCH, "seen.npz"], "no such file"),
         (["interpolate", "A", "B", "no.npz", "--store", "none"], "no.npz"),
-        (["soup", "A", "-o", "x.pt"], "--held-out"),
+        (["soup", "A", "-o", "x.pt"], "held_out"),
         (["soup", "A", "-o", "x.pt", "--how", "best"], "greedy or uniform"),
     ],
 )

@@ -12,7 +12,15 @@ from threadpoolctl import threadpool_limits
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError
-from shiftbed.training.linear_probe import PENALTIES, fit_logistic, objective, probe
+from shiftbed.evaluation.models import model
+from shiftbed.training.linear_probe import (
+    PENALTIES,
+    fit_logistic,
+    linear_probe,
+    objective,
+    sweep_penalties,
+)
+from tests.training import own_weights
 
 
 @pytest.fixture(autouse=True)
@@ -76,11 +84,11 @@ def test_gradient_is_that_of_theobjective() -> None:
 
 def test_the_sweep_chooses_on_validation(parts) -> None:  # type: ignore[no-untyped-def]
     train, validation, test = parts
-    found = probe(train, validation, iterations=300)
-    assert [t.model.penalty for t in found.trials] == sorted(PENALTIES, reverse=True)
-    best = max(t.validation.value for t in found.trials)
+    found = sweep_penalties(train, validation, iterations=300)
+    assert [t.model.penalty for t in found.fits] == sorted(PENALTIES, reverse=True)
+    best = max(t.validation.value for t in found.fits)
     assert found.best.validation.value == best
-    equals = [t.model.penalty for t in found.trials if t.validation.value == best]
+    equals = [t.model.penalty for t in found.fits if t.validation.value == best]
     assert found.best.model.penalty == max(equals)
     assert not found.at_the_edge
     reached = found.best.model.accuracy(*test)
@@ -88,7 +96,7 @@ def test_the_sweep_chooses_on_validation(parts) -> None:  # type: ignore[no-unty
     assert reached.n == len(test[1])
     low, high = clopper_pearson(reached.value, reached.n)
     assert (reached.low, reached.high) == (float(low), float(high))
-    strongest = found.trials[0]
+    strongest = found.fits[0]
     assert np.abs(strongest.model.weights).max() < 1e-3  # λ = 10⁷ leaves the bias only
 
 
@@ -138,3 +146,47 @@ def test_a_class_without_examples_and_a_stop_are_said() -> None:
 def test_wrong_input_is_said(features, labels, options, said) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match=said):
         fit_logistic(features, labels, **({"penalty": 1.0} | options))
+
+
+def test_two_files_of_one_python_network_are_two_probes(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    """The head is fitted on the features of the file: those of a dead first layer tell nothing."""
+    own_weights.place(tmp_path)
+    dead = own_weights.weights(1.0) | {"1.weight": torch.zeros(8, 16)}
+    torch.save(dead, tmp_path / "dead.pt")
+    sets = {"train": own_weights.shades("more", 1), "validation": own_weights.shades("held", 2)}
+    line = f"python:{tmp_path / 'own.py'}:net()"
+    reached = {}
+    for name in ("right", "dead"):
+        found = linear_probe(line, own_weights.shades(), start=f"file:{tmp_path}/{name}.pt", **sets)
+        (reached[name],) = found.frame["value"].to_list()
+        assert found.to_dict()["file"] is None
+        module = own_weights.network()
+        module.load_state_dict(torch.load(tmp_path / f"{name}.pt", weights_only=True))
+        same = linear_probe(module, own_weights.shades(), **sets)
+        assert same.frame["value"].to_list() == [reached[name]]
+        assert same.to_dict()["sweep"] == found.to_dict()["sweep"]
+    assert reached == {"right": 1.0, "dead": 0.5}
+    with pytest.raises(InputError, match="does not fit the architecture"):
+        linear_probe(line, own_weights.shades(), start=f"file:{tmp_path}/strange.pt", **sets)
+    with pytest.raises(InputError, match="a model has its weights"):
+        linear_probe(module, own_weights.shades(), start="random", **sets)
+
+
+def test_a_probe_keeps_what_it_is_asked_to(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    module = own_weights.network()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    sets = {"train": own_weights.shades("more", 1), "validation": own_weights.shades("held", 2)}
+    found = linear_probe(
+        model(module, name="mine"),
+        own_weights.shades(),
+        features=tmp_path / "features",
+        out=tmp_path / "probed.pt",
+        **sets,
+    )
+    assert found.name.startswith("mine+linear@")
+    assert len(list((tmp_path / "features").iterdir())) == 2
+    written = torch.load(tmp_path / "probed.pt", weights_only=True)
+    assert torch.equal(written["1.weight"], before["1.weight"])
+    assert not torch.equal(written["3.weight"], before["3.weight"])
+    assert all(torch.equal(module.state_dict()[name], before[name]) for name in before)
+    assert "penalty λ chosen on 40 images" in str(found)

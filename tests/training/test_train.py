@@ -18,6 +18,7 @@ from shiftbed.store import PredictionStore
 from shiftbed.testbed.stored import testbed_from_store as bed_of
 from shiftbed.training import read_recipe
 from shiftbed.training.train import train
+from tests.training import own_weights
 from tests.training.places import GRID, HEAD, place
 
 EVERY = GRID + "checkpoints = {every = 1, at = [[0]]}\n"
@@ -323,6 +324,24 @@ class TestErrors:
             train(place(tmp_path, "\n".join([*kept, line])))
         assert not (tmp_path / "runs").exists()
 
+    def test_two_files_of_one_python_network_are_two_starts(self, tmp_path):
+        own_weights.place(tmp_path)
+        (tmp_path / "recipe.toml").write_text(OWN)
+        found = train(tmp_path / "recipe.toml")
+        assert not found.failed
+        scored = {}
+        store = PredictionStore(found.store)
+        for record in store.cells():
+            right = store.read(record["model"], "seen")["class_1"] == own_weights.images()[1]
+            scored[record["arguments"]["start"]] = (right.mean(), record["info"]["start"])
+        assert scored.pop("random")[1] == "random"
+        assert scored == {"file:right.pt": (1.0, "file"), "file:wrong.pt": (0.0, "file")}
+        (tmp_path / "recipe.toml").write_text(OWN.replace("wrong", "strange"))
+        ((_, why),) = train(tmp_path / "recipe.toml").failed.items()
+        assert "does not fit the architecture" in why
+        assert "1.weight" in why
+        assert "other" in why
+
     def test_a_mix_of_two_label_spaces(self, tmp_path):
         place(tmp_path)
         for name, count in (("a", 3), ("b", 4)):
@@ -337,6 +356,21 @@ class TestErrors:
         summary = train(place(tmp_path, grid, head))
         ((_, why),) = summary.failed.items()
         assert "a mix needs one label space" in why
+
+
+OWN = """
+[data.more]
+path = "more.npz"
+[[test_sets]]
+name = "seen"
+path = "seen.npz"
+[[grid]]
+model = "python:own.py:net()"
+start = ["file:right.pt", "file:wrong.pt", "random"]
+data = "more"
+optimiser = {name = "SGD", lr = 1e-9}
+steps = 1
+"""
 
 
 def command(recipe: Path, *options: str) -> list[str]:

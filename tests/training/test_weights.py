@@ -14,8 +14,7 @@ from shiftbed.training.objective import Hook
 from shiftbed.training.prune import make
 from shiftbed.training.weights import (
     greedy_soup,
-    interpolate,
-    path,
+    interpolated,
     read_weights,
     uniform_soup,
     write_weights,
@@ -55,7 +54,7 @@ def test_end_points_are_bit_for_bit_and_so_are_their_predictions(ends) -> None: 
     assert not same_bits(first, second)
     x = digits()[2]
     for alpha, end in ((0, first), (0.0, first), (1, second), (1.0, second)):
-        found = interpolate(first, second, alpha)
+        found = interpolated(first, second, alpha)
         assert same_bits(found, end)
         with torch.inference_mode():
             assert torch.equal(with_state(found)(x), with_state(end)(x))
@@ -64,8 +63,8 @@ def test_end_points_are_bit_for_bit_and_so_are_their_predictions(ends) -> None: 
 def test_end_points_survive_what_arithmetic_would_not() -> None:
     odd = {"w": torch.tensor([-0.0, float("inf"), float("nan"), 1e-45])}
     plain = {"w": torch.ones(4)}
-    assert same_bits(interpolate(odd, plain, 0.0), odd)
-    assert same_bits(interpolate(plain, odd, 1.0), odd)
+    assert same_bits(interpolated(odd, plain, 0.0), odd)
+    assert same_bits(interpolated(plain, odd, 1.0), odd)
     assert same_bits(uniform_soup([odd]), odd)
 
 
@@ -79,12 +78,12 @@ def test_interpolation_is_the_formula_in_double_precision(
 ) -> None:
     a = np.array(values, np.float32)
     b = a[::-1].copy()
-    found = interpolate({"w": torch.from_numpy(a)}, {"w": torch.from_numpy(b)}, alpha)["w"].numpy()
+    found = interpolated({"w": torch.from_numpy(a)}, {"w": torch.from_numpy(b)}, alpha)["w"].numpy()
     want = (1 - alpha) * a.astype(float) + alpha * b.astype(float)
     np.testing.assert_allclose(found, want, rtol=1e-7, atol=1e-7 * float(np.abs(a).max()) + 1e-38)
     assert (found >= np.minimum(a, b)).all()
     assert (found <= np.maximum(a, b)).all()
-    same = interpolate({"w": torch.from_numpy(a)}, {"w": torch.from_numpy(a)}, alpha)["w"]
+    same = interpolated({"w": torch.from_numpy(a)}, {"w": torch.from_numpy(a)}, alpha)["w"]
     assert same.numpy().tobytes() == a.tobytes() or (same.numpy() == a).all()
 
 
@@ -93,26 +92,26 @@ def test_a_linear_model_between_is_the_mean_of_both() -> None:
     torch.manual_seed(0)
     one, two = nn.Linear(64, 10), nn.Linear(64, 10)
     x = digits()[2].flatten(1)
-    for alpha, state in path(one.state_dict(), two.state_dict(), np.linspace(0, 1, 5).tolist()):
+    for alpha in np.linspace(0, 1, 5).tolist():
         mixed = nn.Linear(64, 10)
-        mixed.load_state_dict(state)
+        mixed.load_state_dict(interpolated(one.state_dict(), two.state_dict(), alpha))
         torch.testing.assert_close(mixed(x), (1 - alpha) * one(x) + alpha * two(x))
 
 
 def test_counts_are_rounded_and_other_integers_must_agree() -> None:
     a = {"bn.num_batches_tracked": torch.tensor(10), "index": torch.tensor([1, 2])}
     b = {"bn.num_batches_tracked": torch.tensor(21), "index": torch.tensor([1, 2])}
-    mixed = interpolate(a, b, 0.5)
+    mixed = interpolated(a, b, 0.5)
     assert mixed["bn.num_batches_tracked"].dtype == torch.int64
     assert int(mixed["bn.num_batches_tracked"]) == 16  # 15.5, to the even number
     assert mixed["index"].tolist() == [1, 2]
     with pytest.raises(InputError, match=r"'index'.*differs"):
-        interpolate(a, b | {"index": torch.tensor([1, 3])}, 0.5)
+        interpolated(a, b | {"index": torch.tensor([1, 3])}, 0.5)
 
 
 def test_half_precision_is_rounded_once() -> None:
     a, b = torch.tensor([1.0], dtype=torch.bfloat16), torch.tensor([3.0], dtype=torch.bfloat16)
-    found = interpolate({"w": a}, {"w": b}, 0.1)["w"]
+    found = interpolated({"w": a}, {"w": b}, 0.1)["w"]
     assert found.dtype == torch.bfloat16
     assert found == torch.tensor([1.2], dtype=torch.bfloat16)
 
@@ -120,11 +119,11 @@ def test_half_precision_is_rounded_once() -> None:
 def test_other_architectures_are_refused() -> None:
     a = {"w": torch.zeros(2), "v": torch.zeros(1)}
     with pytest.raises(InputError, match=r"1 names are in one only \(v\)"):
-        interpolate(a, {"w": torch.zeros(2)}, 0.5)
+        interpolated(a, {"w": torch.zeros(2)}, 0.5)
     with pytest.raises(InputError, match="'w' of model 2"):
         uniform_soup([a, a | {"w": torch.zeros(3)}])
     with pytest.raises(InputError, match="finite"):
-        interpolate(a, a, float("nan"))
+        interpolated(a, a, float("nan"))
     for soup in (uniform_soup, lambda states: greedy_soup(states, lambda _: 0.0)):
         with pytest.raises(InputError, match="at least one"):
             soup([])
@@ -139,7 +138,7 @@ def test_a_soup_of_one_is_the_model(ends) -> None:  # type: ignore[no-untyped-de
 
 
 def test_a_uniform_soup_of_two_is_the_middle(ends) -> None:  # type: ignore[no-untyped-def]
-    middle = interpolate(*ends, 0.5)
+    middle = interpolated(*ends, 0.5)
     assert same_bits(uniform_soup(list(ends)), middle)
 
 

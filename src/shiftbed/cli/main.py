@@ -10,7 +10,6 @@ from shiftbed.cli import (
     catalogue,
     corrupt,
     imports,
-    linear,
     lines,
     pages,
     plots,
@@ -64,7 +63,7 @@ app.command("difficulty")(training.difficulty)
 app.command("transfer")(training.transfer)
 app.command("interpolate")(weights.interpolate)
 app.command("soup")(weights.soup)
-app.command("linear")(linear.linear)
+app.command("linear")(weights.linear)
 app.command("probe")(probes.probe)
 app.command("consistency")(predictions.consistency)
 app.command("captions")(imports.captions)

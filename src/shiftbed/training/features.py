@@ -6,8 +6,7 @@ and the backbone's weights, so that none of them can change unnoticed.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from shiftbed.atomic import write_atomically
-from shiftbed.training.networks import Network
+from shiftbed.training.networks import Network, caught, mean_of_heads
 from shiftbed.training.recipe import canonical
 
 Floats = NDArray[np.float32]
@@ -36,12 +35,7 @@ class HeadOnly(nn.Module):
         self.widths = [head.in_features for head in heads]
 
     def forward(self, features: Tensor) -> Tensor:
-        if len(self.widths) == 1:
-            found: Tensor = self.heads[0](features)
-            return found
-        parts = torch.split(features, self.widths, dim=1)
-        scores = [head(part) for head, part in zip(self.heads, parts, strict=True)]
-        return torch.stack(scores).mean(dim=0)
+        return mean_of_heads(self.heads, torch.split(features, self.widths, dim=1))
 
 
 class Through(nn.Module):
@@ -54,29 +48,10 @@ class Through(nn.Module):
         self.head = head
 
     def forward(self, pixels: Tensor) -> Tensor:
-        with _caught(self.own) as caught:
+        with caught(self.own) as inputs:
             self.network(pixels)
-        found: Tensor = self.head(_joined(caught))
+        found: Tensor = self.head(torch.cat(inputs, dim=1))
         return found
-
-
-@contextmanager
-def _caught(heads: tuple[nn.Linear, ...]) -> Iterator[dict[int, Tensor]]:
-    """What enters the heads while the network runs inside."""
-    caught: dict[int, Tensor] = {}
-    handles = [
-        layer.register_forward_pre_hook(_catch(caught, number))
-        for number, layer in enumerate(heads)
-    ]
-    try:
-        yield caught
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _joined(caught: dict[int, Tensor]) -> Tensor:
-    return torch.cat([caught[number].flatten(1) for number in sorted(caught)], dim=1)
 
 
 def backbone_digest(network: Network) -> str:
@@ -102,22 +77,17 @@ def features_of(network: Network, pixels: NDArray[np.uint8], batch_size: int = 6
     model = network.as_model("features")
     head = HeadOnly(network.heads)
     parts = []
-    with torch.inference_mode(), _caught(network.heads) as caught:
+    with torch.inference_mode(), caught(network.heads) as inputs:
         for start in range(0, len(pixels), batch_size):
             batch = pixels[start : start + batch_size].transpose(0, 3, 1, 2)
             logits = module(model.tensor(batch))
-            found = _joined(caught)
+            if not all(map(torch.is_tensor, inputs)):  # a head that is used without being called
+                return None
+            found = torch.cat(inputs, dim=1)
             if not start and not _agree(logits, head, found):
                 return None
             parts.append(found.cpu().numpy())
     return np.concatenate(parts)
-
-
-def _catch(caught: dict[int, Tensor], number: int) -> Callable[[nn.Module, Any], None]:
-    def hook(layer: nn.Module, inputs: Any) -> None:
-        caught[number] = inputs[0]
-
-    return hook
 
 
 def _agree(logits: Tensor, head: HeadOnly, features: Tensor) -> bool:
@@ -132,12 +102,17 @@ def cached_features(
     network: Network,
     fingerprint: str,
     pixels: Callable[[], NDArray[np.uint8]],
-    folder: str | Path,
+    folder: str | Path | None,
     *,
     digest: str | None = None,
     batch_size: int = 64,
 ) -> Floats | None:
-    """Features from their file, or computed and written there; None as ``features_of``."""
+    """Features from their file in ``folder``, or computed (and written there, if there is one).
+
+    None as ``features_of``.
+    """
+    if folder is None:
+        return features_of(network, pixels(), batch_size)
     backbone = digest or backbone_digest(network)
     parts = [backbone, network.preprocessing.describe(), fingerprint]
     name = hashlib.sha256(canonical(parts).encode()).hexdigest()[:24]

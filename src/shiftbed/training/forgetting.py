@@ -1,7 +1,7 @@
 """The old task while a new one is learned: replayed, and watched at every checkpoint."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError
+from shiftbed.training.networks import caught, mean_of_heads
 from shiftbed.training.objective import Batch, Hook, Objective, Setup
 
 if TYPE_CHECKING:
@@ -25,31 +26,6 @@ class OldTask(nn.Module):
     @abstractmethod
     def old(self, x: Tensor) -> Tensor:
         """(B, old classes)"""
-
-
-def head_inputs(network: nn.Module, heads: Sequence[nn.Module], x: Tensor) -> list[Tensor]:
-    """What enters each head while ``network`` answers ``x``: (B, width) each."""
-    caught: dict[int, Tensor] = {}
-
-    def catch(number: int) -> Callable[[nn.Module, Any], None]:
-        def hook(layer: nn.Module, inputs: Any) -> None:
-            caught[number] = inputs[0]
-
-        return hook
-
-    handles = [h.register_forward_pre_hook(catch(number)) for number, h in enumerate(heads)]
-    try:
-        network(x)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return [caught[number] for number in range(len(heads))]
-
-
-def from_heads(heads: Sequence[nn.Module], inputs: Sequence[Tensor]) -> Tensor:
-    """The mean over heads of their logits; mostly there is one."""
-    scores = [head(one) for head, one in zip(heads, inputs, strict=True)]
-    return scores[0] if len(scores) == 1 else torch.stack(scores).mean(dim=0)
 
 
 @final
@@ -69,8 +45,9 @@ class TwoHeads(OldTask):
         return found
 
     def old(self, x: Tensor) -> Tensor:
-        inputs = head_inputs(self.network, self._new_heads, x)
-        return from_heads(list(self.old_heads), inputs)
+        with caught(self._new_heads) as inputs:
+            self.network(x)
+        return mean_of_heads(self.old_heads, inputs)
 
 
 def become(head: nn.Linear, other: nn.Linear) -> None:
@@ -249,7 +226,9 @@ class Watch(Hook):
     def _logits(self, network: nn.Module, x: Tensor) -> Tensor:
         if isinstance(network, OldTask):
             return network.old(x)
-        return from_heads(self.old, head_inputs(network, self.heads, x))
+        with caught(self.heads) as inputs:
+            network(x)
+        return mean_of_heads(self.old, inputs)
 
     def before_checkpoint(self, run: "Run") -> None:
         run.network.eval()

@@ -10,27 +10,32 @@ over W (K, D) and the bias b (K,), which is not penalised: λ = 1/C of scikit-le
 nothing, is zero. Features are computed once and kept (``features.py``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp
+from torch import nn
 
 from shiftbed.analysis.intervals import clopper_pearson
-from shiftbed.engine.open_setting import DecodedSetting
+from shiftbed.display import Result, Table, percent, records
+from shiftbed.engine.evaluate import evaluate, images_of
+from shiftbed.engine.open_setting import OpenSetting, open_setting
+from shiftbed.engine.plan import ModelSpec
+from shiftbed.engine.testbed_file import plan_setting
 from shiftbed.errors import InputError
+from shiftbed.evaluation.models import Model, TorchModel, model
+from shiftbed.store import PredictionStore
+from shiftbed.training.arguments import checked_start
 from shiftbed.training.features import backbone_digest, cached_features
-from shiftbed.training.networks import Network
+from shiftbed.training.networks import Network, as_network, make_network
 from shiftbed.training.recipe import short_hash
-
-if TYPE_CHECKING:
-    from torch import nn
-
+from shiftbed.training.weights import write_weights
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -76,11 +81,8 @@ class Logistic:
         low, high = clopper_pearson(value, len(y), level)
         return Accuracy(value=value, low=float(low), high=float(high), n=len(y))
 
-    def as_layer(self) -> "nn.Linear":
+    def as_layer(self) -> nn.Linear:
         """The same as a float32 layer of torch, to be the head of a network."""
-        import torch
-        from torch import nn
-
         layer = nn.Linear(self.weights.shape[1], self.weights.shape[0])
         with torch.no_grad():
             layer.weight.copy_(torch.from_numpy(self.weights))
@@ -89,7 +91,7 @@ class Logistic:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Trial:
+class PenaltyFit:
     """One penalty of the sweep."""
 
     model: Logistic
@@ -97,16 +99,16 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Probe:
+class PenaltySweep:
     """The sweep; ``best`` has the highest validation accuracy, of equals the largest penalty."""
 
-    best: Trial
-    trials: tuple[Trial, ...]
+    best: PenaltyFit
+    fits: tuple[PenaltyFit, ...]
 
     @property
     def at_the_edge(self) -> bool:
         """Whether the best penalty is the first or last one tried: a wider sweep may do better."""
-        ends = [trial.model.penalty for trial in self.trials]
+        ends = [one.model.penalty for one in self.fits]
         return self.best.model.penalty in (min(ends), max(ends))
 
 
@@ -202,7 +204,7 @@ def objective(
     return loss / n, slope.ravel() / n
 
 
-def probe(
+def sweep_penalties(
     train: tuple[ArrayLike, ArrayLike],
     validation: tuple[ArrayLike, ArrayLike],
     *,
@@ -210,20 +212,20 @@ def probe(
     classes: int | None = None,
     level: float = 0.95,
     **options: Any,
-) -> Probe:
+) -> PenaltySweep:
     """Fit at every penalty, from the largest down, each search starting from the one before."""
     if not len(penalties):
         raise InputError("the sweep needs at least one penalty")
     x, y = _checked(*train, classes)
     held_x, held_y = _checked(*validation, None)
     k = classes or int(max(y.max(), held_y.max())) + 1
-    trials: list[Trial] = []
+    fits: list[PenaltyFit] = []
     for penalty in sorted(penalties, reverse=True):
-        start = trials[-1].model if trials else None
+        start = fits[-1].model if fits else None
         model = fit_logistic(x, y, penalty, classes=k, start=start, **options)
-        trials.append(Trial(model=model, validation=model.accuracy(held_x, held_y, level)))
-    best = max(trials, key=lambda trial: trial.validation.value)
-    return Probe(best=best, trials=tuple(trials))
+        fits.append(PenaltyFit(model=model, validation=model.accuracy(held_x, held_y, level)))
+    best = max(fits, key=lambda one: one.validation.value)
+    return PenaltySweep(best=best, fits=tuple(fits))
 
 
 def _checked(features: ArrayLike, labels: ArrayLike, classes: int | None) -> tuple[Floats, Labels]:
@@ -239,38 +241,122 @@ def _checked(features: ArrayLike, labels: ArrayLike, classes: int | None) -> tup
     return x, y.astype(np.int64)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Probed:
-    """A network with its new head, and how the head was chosen."""
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LinearProbed(Result):
+    """A network with the head of a linear probe; ``frame`` has its accuracy per setting."""
 
-    network: Network
-    found: Probe
-    id: str
-    """Hash of all that the head depends on: backbone, images, penalties."""
+    name: str
+    """What the model is called in the store."""
+    model: TorchModel
+    sweep: PenaltySweep
     n_train: int
     n_validation: int
+    file: str | None
+    """Where the whole network was written."""
+    level: float = 0.95
+
+    @property
+    def penalty(self) -> float:
+        """The λ that was chosen."""
+        return self.sweep.best.model.penalty
+
+    def _swept(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "penalty": one.model.penalty,
+                "validation": one.validation.value,
+                "low": one.validation.low,
+                "high": one.validation.high,
+                "n": one.validation.n,
+                "iterations": one.model.iterations,
+                "converged": one.model.converged,
+            }
+            for one in self.sweep.fits
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "model": self.name,
+            "file": self.file,
+            "n_train": self.n_train,
+            "penalty": self.penalty,
+            "at_the_edge": self.sweep.at_the_edge,
+            "sweep": self._swept(),
+            "settings": records(self.frame.drop("model")),
+        }
+
+    def tables(self) -> Iterable[Table]:
+        edge = "; it is the first or last one tried" if self.sweep.at_the_edge else ""
+        interval = f"{100 * self.level:g} % interval"
+        yield Table.of(
+            f"{self.name}: penalty λ chosen on {self.n_validation:,} images, fitted on "
+            f"{self.n_train:,}",
+            self._swept(),
+            {
+                "λ": lambda row: f"{row['penalty']:.3g}",
+                "validation": ("validation", percent),
+                interval: _bounds,
+                "iterations": "iterations",
+                "": lambda row: "" if row["converged"] else "stopped before it converged",
+            },
+            notes=[f"Chosen: λ = {self.penalty:.3g}{edge}."],
+        )
+        yield Table.of(
+            "",
+            self.frame,
+            {
+                "setting": "setting",
+                "accuracy": ("value", percent),
+                interval: _bounds,
+                "n": lambda row: f"{row['n']:,}",
+            },
+        )
 
 
-def probe_network(
-    network: Network,
-    train: DecodedSetting,
-    validation: DecodedSetting,
-    folder: str | Path,
+def _bounds(row: Mapping[str, Any]) -> str:
+    return f"{percent(row['low'])} … {percent(row['high'])}"
+
+
+def linear_probe(
+    source: str | Model | nn.Module,
+    test_sets: Any,
     *,
-    penalties: tuple[float, ...] = PENALTIES,
-    level: float = 0.95,
+    train: Any,
+    validation: Any,
+    start: str | None = None,
+    penalties: Sequence[float] = PENALTIES,
     iterations: int = 1000,
-) -> Probed:
-    """Fit heads on the features of ``train``, keep the one that is best on ``validation``.
+    store: str | Path | PredictionStore | None = None,
+    features: str | Path | None = None,
+    out: str | Path | None = None,
+    name: str | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    level: float = 0.95,
+) -> LinearProbed:
+    """Logistic regression on a network's features: L-BFGS, ten penalties, chosen on validation.
 
-    The network is changed: it has that head afterwards. ``folder`` keeps the features.
+    ``source`` is a line of text, whose weights ``start`` names ("pretrained" if it is left out,
+    "random" with ``seed``, or "file:WEIGHTS"); or a model or torch module, which is copied as it
+    is. ``test_sets``, ``train`` and ``validation`` are ``TestSet``s or paths. ``store`` keeps the
+    predictions and ``features`` (a folder) the features; ``out`` is a file for the whole network.
     """
-    if train.setting.test_set.fingerprint == validation.setting.test_set.fingerprint:
+    if isinstance(source, str):
+        checked_start(source, start or "pretrained")
+    elif start is not None:
+        raise InputError(f"start ({start!r}) goes with a line of text: a model has its weights")
+    fitted_on, chosen_on = (_opened(one) for one in (train, validation))
+    classes = _classes(fitted_on)
+    if isinstance(source, str):
+        network = make_network(source, classes, start or "pretrained", seed=seed, device=device)
+    else:
+        network = as_network(model(source, device=device), classes, seed=seed)
+    if fitted_on.test_set.fingerprint == chosen_on.test_set.fingerprint:
         raise InputError("training and validation images are the same: hold some out")
     backbone = backbone_digest(network)
-    x, y = _features(network, train, folder, backbone)
-    held_x, held_y = _features(network, validation, folder, backbone)
-    found = probe(
+    x, y = _features(network, fitted_on, features, backbone)
+    held_x, held_y = _features(network, chosen_on, features, backbone)
+    found = sweep_penalties(
         (x, y),
         (held_x, held_y),
         penalties=penalties,
@@ -279,35 +365,74 @@ def probe_network(
         iterations=iterations,
     )
     install(network, found.best.model)
+    network.module.eval()
+    if out is not None:
+        write_weights(network.module.network.state_dict(), out)
     parts = [backbone, network.preprocessing.describe(), list(penalties), iterations]
-    parts += [train.setting.test_set.fingerprint, validation.setting.test_set.fingerprint]
-    return Probed(
-        network=network,
-        found=found,
-        id=short_hash(parts),
+    parts += [fitted_on.test_set.fingerprint, chosen_on.test_set.fingerprint]
+    id = short_hash(parts)
+    probed = network.as_model(name or f"{network.spec}+linear@{id}")
+    about = {
+        "kind": "standard",
+        "architecture": network.spec,
+        "start": (start or "pretrained").partition(":")[0] if isinstance(source, str) else None,
+        "tune": "linear probe",
+        "n_train": len(y),
+        "penalty": found.best.model.penalty,
+    }
+    details = {"spec": network.spec, "identity": f"linear:{id}"}
+    kept = store if isinstance(store, PredictionStore) else PredictionStore(store)
+    evaluated = evaluate(
+        [ModelSpec(source=probed, name=probed.id, info=about, details=details)],
+        test_sets,
+        shifts=(),
+        store=kept,
+        name=str(kept.about().get("name", "linear")),
+        level=level,
+        batch_size=256,
+        backend="torch",
+        device=device,
+    )
+    for (_, setting), why in evaluated.failed.items():
+        raise InputError(f"{setting}: {why}")
+    return LinearProbed(
+        frame=evaluated.frame,
+        name=probed.id,
+        model=probed,
+        sweep=found,
         n_train=len(y),
         n_validation=len(held_y),
+        file=None if out is None else str(out),
+        level=level,
     )
+
+
+def _opened(source: Any) -> OpenSetting:
+    (images,) = images_of(source)
+    return open_setting(plan_setting(images, {}))
+
+
+def _classes(setting: OpenSetting) -> int:
+    """As many as the training images have: named ones, or the largest label."""
+    stored = setting.stored
+    if stored.label_sets is not None:
+        raise InputError(f"{setting.id}: a linear probe needs one label per image")
+    return stored.classes or int(np.max(stored.labels)) + 1
 
 
 def _features(
-    network: Network, opened: DecodedSetting, folder: str | Path, backbone: str
+    network: Network, setting: OpenSetting, folder: str | Path | None, backbone: str
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Features and labels of the images that can be read and have a label."""
-    name = opened.setting.plan.images.name
-    found = cached_features(
-        network,
-        opened.setting.test_set.fingerprint,
-        lambda: opened.pixels,
-        folder,
-        digest=backbone,
-    )
+    decoded = setting.decode(network.preprocessing)
+    fingerprint = setting.test_set.fingerprint
+    found = cached_features(network, fingerprint, lambda: decoded.pixels, folder, digest=backbone)
     if found is None:
         raise InputError(f"{network.spec} does more to its features than a linear head would")
-    labels = opened.setting.stored.labels
-    known = opened.readable & (labels >= 0)
+    labels = setting.stored.labels
+    known = decoded.readable & (labels >= 0)
     if not known.any() or labels[known].max() >= network.classes:
-        raise InputError(f"{name}: labels must lie in 0 … {network.classes - 1}")
+        raise InputError(f"{setting.id}: labels must lie in 0 … {network.classes - 1}")
     return found[known], labels[known]
 
 

@@ -23,7 +23,8 @@ fridovich2022 trains the first three on CIFAR-10. Keys of the line: ``num_classe
 the stem take one channel.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +35,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.models import resolve
+from shiftbed.evaluation.models import Model, resolve
 from shiftbed.evaluation.models.base import versions
 from shiftbed.evaluation.models.checkpoints import digest, existing, fit, read_state
 from shiftbed.evaluation.models.modules import Normalised
@@ -332,17 +333,54 @@ def _resolved(
         text = spec + ("&" if given else "?") + "&".join(query)
     with seeded(seed):
         model = resolve(text, weights=weights)
+    return _network(model, spec)
+
+
+def as_network(model: Model, classes: int, seed: int = 0) -> Network:
+    """A copy of an open model as a network with a head of ``classes`` outputs."""
+    network = _network(deepcopy(model), model.spec or model.id)
+    if network.classes != classes:
+        network = _with_head(network, network.spec.partition(":")[0], classes, seed)
+    return network
+
+
+def _network(model: Model, spec: str) -> Network:
     if not isinstance(model, TorchModel) or not isinstance(model.module, Normalised):
         raise InputError(
             f"{spec} cannot be trained: it is no torch network with weights of its own"
         )
     return Network(
         module=model.module,
-        heads=_heads(model.module.network, prefix),
+        heads=_heads(model.module.network, spec.partition(":")[0]),
         preprocessing=model.preprocessing,
         classes=model.classes,
         spec=spec,
     )
+
+
+@contextmanager
+def caught(heads: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
+    """What enters each head while the network runs inside: (B, width) each."""
+    found: list[Any] = [None] * len(heads)
+
+    def catch(number: int) -> Callable[[nn.Module, Any], None]:
+        def hook(layer: nn.Module, inputs: Any) -> None:
+            found[number] = inputs[0].flatten(1)
+
+        return hook
+
+    handles = [head.register_forward_pre_hook(catch(k)) for k, head in enumerate(heads)]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def mean_of_heads(heads: Iterable[nn.Module], inputs: Sequence[Tensor]) -> Tensor:
+    """The mean over heads of W_k f_k + b_k; mostly there is one head."""
+    scores = [head(one) for head, one in zip(heads, inputs, strict=True)]
+    return scores[0] if len(scores) == 1 else torch.stack(scores).mean(dim=0)
 
 
 def _heads(network: nn.Module, prefix: str) -> tuple[nn.Linear, ...]:

@@ -11,7 +11,7 @@ by the weights they compute with (``training.prune.folded``), so a mix of two ma
 either.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,21 +24,22 @@ from shiftbed.evaluation.models.checkpoints import existing, read_state
 from shiftbed.training.prune.masks import folded
 
 State = dict[str, Tensor]
+Weights = Mapping[str, Tensor]
 _COUNTS = ("num_batches_tracked",)
 
 
-def interpolate(first: Mapping[str, Tensor], second: Mapping[str, Tensor], alpha: float) -> State:
+def interpolated(first: Weights, second: Weights, alpha: float) -> State:
     """θ = (1−α)θ₀ + αθ₁; α = 0 and α = 1 give the end points bit for bit.
 
     α may leave [0, 1], which extrapolates.
 
     >>> a, b = {"w": torch.tensor([0.0, 1.0])}, {"w": torch.tensor([1.0, 1.0])}
-    >>> interpolate(a, b, 0.25)["w"].tolist()
+    >>> interpolated(a, b, 0.25)["w"].tolist()
     [0.25, 1.0]
     """
     if alpha != alpha or alpha in (float("inf"), float("-inf")):
         raise InputError(f"alpha must be a finite number, got {alpha}")
-    _alike([first, second])
+    check_alike([first, second])
     if alpha in (0, 1):
         return {name: t.clone() for name, t in (second if alpha else first).items()}
     return {
@@ -47,15 +48,7 @@ def interpolate(first: Mapping[str, Tensor], second: Mapping[str, Tensor], alpha
     }
 
 
-def path(
-    first: Mapping[str, Tensor], second: Mapping[str, Tensor], alphas: Iterable[float]
-) -> Iterator[tuple[float, State]]:
-    """(α, θ) for each α, one at a time."""
-    for alpha in alphas:
-        yield alpha, interpolate(first, second, alpha)
-
-
-def uniform_soup(states: Sequence[Mapping[str, Tensor]]) -> State:
+def uniform_soup(states: Sequence[Weights]) -> State:
     """The mean of all; of one, that one bit for bit.
 
     >>> uniform_soup([{"w": torch.tensor(1.0)}, {"w": torch.tensor(2.0)}])["w"].item()
@@ -63,7 +56,7 @@ def uniform_soup(states: Sequence[Mapping[str, Tensor]]) -> State:
     """
     if not states:
         raise InputError("a soup needs at least one model")
-    _alike(states)
+    check_alike(states)
     if len(states) == 1:
         return {name: tensor.clone() for name, tensor in states[0].items()}
     shares = [1.0 / len(states)] * len(states)
@@ -71,7 +64,7 @@ def uniform_soup(states: Sequence[Mapping[str, Tensor]]) -> State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class Tasting:
     """One model tried in the soup."""
 
     member: int
@@ -91,12 +84,10 @@ class GreedySoup:
     members: tuple[int, ...]
     accuracy: float
     """On the held-out set it was chosen on: optimistic as an estimate of anything else."""
-    trials: tuple[Trial, ...]
+    trials: tuple[Tasting, ...]
 
 
-def greedy_soup(
-    states: Sequence[Mapping[str, Tensor]], accuracy: Callable[[State], float]
-) -> GreedySoup:
+def greedy_soup(states: Sequence[Weights], accuracy: Callable[[State], float]) -> GreedySoup:
     """Add models in the order of falling held-out accuracy; keep one only if the soup strictly
     gains (Wortsman et al., 2022, Recipe 1).
 
@@ -105,15 +96,15 @@ def greedy_soup(
     """
     if not states:
         raise InputError("a soup needs at least one model")
-    _alike(states)
+    check_alike(states)
     alone = [accuracy(uniform_soup([state])) for state in states]
     order = sorted(range(len(states)), key=lambda i: -alone[i])
     members, best = [order[0]], alone[order[0]]
-    trials = [Trial(member=order[0], alone=best, with_it=best, kept=True)]
+    trials = [Tasting(member=order[0], alone=best, with_it=best, kept=True)]
     for i in order[1:]:
         found = accuracy(uniform_soup([states[j] for j in (*members, i)]))
         kept = found > best
-        trials.append(Trial(member=i, alone=alone[i], with_it=found, kept=kept))
+        trials.append(Tasting(member=i, alone=alone[i], with_it=found, kept=kept))
         if kept:
             members.append(i)
             best = found
@@ -143,7 +134,7 @@ def _mix(name: str, tensors: Sequence[Tensor], shares: Sequence[float]) -> Tenso
     return first.clone()
 
 
-def _alike(states: Sequence[Mapping[str, Tensor]]) -> None:
+def check_alike(states: Sequence[Weights]) -> None:
     """Same names, shapes and types, or an error that names the first difference."""
     first = states[0]
     for i, other in enumerate(states[1:], 2):
@@ -166,7 +157,7 @@ def read_weights(file: str | Path) -> State:
     return folded(read_state(existing(file, "weights")))
 
 
-def write_weights(state: Mapping[str, Tensor], file: str | Path) -> Path:
+def write_weights(state: Weights, file: str | Path) -> Path:
     """Write a state dict, whole or not at all."""
     file = Path(file)
     with write_atomically(file) as handle:
