@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-import polars as pl
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -28,6 +27,7 @@ from shiftbed.evaluation.models.torch_model import seeded
 from shiftbed.training.augment import keys_of, uniforms
 from shiftbed.training.forgetting import become
 from shiftbed.training.objective import Batch, Objective, Setup
+from shiftbed.training.select import of_examples, read_column
 
 if TYPE_CHECKING:
     from shiftbed.training.loop import Run
@@ -97,25 +97,11 @@ def read_captions(path: str, base: str | Path, examples: Sequence[str], cut: Tok
     Examples are named as the data set names them, with or without ``DATA/`` in front.
     """
     file = Path(base) / path
-    if not file.is_file():
-        raise InputError(f"captions: {file}: no such file")
-    try:
-        if file.suffix == ".parquet":
-            frame = pl.read_parquet(file)
-        else:
-            frame = pl.read_csv(file, infer_schema=False)  # ids such as 007 stay texts
-        found = frame.select(pl.col("example", "caption").cast(pl.String)).drop_nulls()
-    except pl.exceptions.PolarsError as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{file}: expected columns 'example' and 'caption': {reason}") from None
-    known = dict(zip(found["example"].to_list(), found["caption"].to_list(), strict=True))
-    texts = [known.get(one, known.get(one.partition("/")[2])) for one in examples]
-    for example, text in zip(examples, texts, strict=True):
-        if text is None:
-            raise InputError(f"{file}: no caption for example {example!r}")
-    distinct = sorted({str(text) for text in texts})
+    known = dict(read_column(file, "caption", "captions").iter_rows())
+    texts = of_examples(known, examples, f"{file}: no caption")
+    distinct = sorted(set(texts))
     place = {text: at for at, text in enumerate(distinct)}
-    return Captions(tokens=cut(distinct), which=torch.tensor([place[str(t)] for t in texts]))
+    return Captions(tokens=cut(distinct), which=torch.tensor([place[t] for t in texts]))
 
 
 COLDEST = math.log(100.0)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.training.objective import Hook
-from shiftbed.training.select import difficulty_rows, ranked, read_scores
+from shiftbed.training.select import difficulty_rows, of_examples, ranked, read_scores
 
 if TYPE_CHECKING:
     from shiftbed.training.loop import Run
@@ -29,12 +29,13 @@ _PHASE = re.compile(r"(?P<keep>[a-z]+)(:(?P<count>\d+))?(@(?P<share>[\d.]+))?")
 
 def scores_of(data: "TrainingData", path: str, base: str) -> dict[str, float]:
     """A score for each example of the data, by its id with the data set's name in front."""
-    known = read_scores(Path(base) / path)
-    found = {one: known.get(one, known.get(one.partition("/")[2])) for one in data.examples}
-    for example, score in found.items():
-        if score is None or not np.isfinite(score):
-            raise InputError(f"{path}: no finite difficulty score for example {example!r}")
-    return {example: float(score) for example, score in found.items() if score is not None}
+    examples = data.examples
+    lacking = f"{path}: no finite difficulty score"
+    found = of_examples(read_scores(Path(base) / path), examples, lacking)
+    for example, score in zip(examples, found, strict=True):
+        if not np.isfinite(score):
+            raise InputError(f"{lacking} for example {example!r}")
+    return dict(zip(examples, found, strict=True))
 
 
 def examples_left(total: int, left: int, share: float, until: float) -> int:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -23,7 +22,9 @@ from shiftbed.training.select import (
     fraction_rows,
     held_out_rows,
     mix_counts,
+    of_examples,
     ranked,
+    read_column,
     read_scores,
 )
 from shiftbed.training.sources import DataSpec
@@ -161,9 +162,10 @@ def _selected(name: str, test_set: TestSet, selection: Mapping[str, Any], base: 
         rows = rows[few_shot_rows(ids(), labels[rows], int(selection["shots"]), seed=seed)]
     if "difficulty" in selection:
         table = dict(selection["difficulty"])
-        scores = read_scores(base / table.pop("scores"))
-        prefix = f"{name}/"
-        own = {key.removeprefix(prefix): value for key, value in scores.items()}
+        known = read_scores(base / table.pop("scores"))
+        named = [f"{name}/{one}" for one in ids()]
+        scores = of_examples(known, named, "no difficulty score")
+        own = dict(zip(ids(), scores, strict=True))
         rows = rows[difficulty_rows(ids(), labels[rows], own, seed=seed, **table)]
     return rows
 
@@ -232,8 +234,5 @@ def _excluded(path: Path) -> set[str]:
     if not path.is_file():
         raise InputError(f"exclude: {path}: no such file")
     if path.suffix == ".csv":
-        frame = pl.read_csv(path, infer_schema=False)
-        if "example" not in frame.columns:
-            raise InputError(f"exclude: {path}: expected a column 'example'")
-        return set(frame["example"].to_list())
+        return set(read_column(path, "example", "exclude")["example"])
     return set(path.read_text(encoding="utf-8").split())

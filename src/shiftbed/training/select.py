@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import floor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError
 
 Rows = NDArray[np.int64]
+T = TypeVar("T")
 
 
 def ranked(examples: Sequence[str], key: str) -> Rows:
@@ -145,23 +147,41 @@ def mix_counts(
     return found
 
 
-def read_scores(path: str | Path) -> dict[str, float]:
-    """Difficulty scores from a CSV or Parquet file with columns ``example`` and ``score``."""
+def read_column(path: str | Path, column: str, what: str) -> pl.DataFrame:
+    """The columns ``example`` (as texts) and ``column`` of a CSV or Parquet file of ``what``."""
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"difficulty scores: {path}: no such file")
+        raise InputError(f"{what}: {path}: no such file")
     try:
         if file.suffix == ".parquet":
             frame = pl.read_parquet(file)
         else:
-            frame = pl.read_csv(file, schema_overrides={"example": pl.String})
-        found = frame.select(pl.col("example").cast(pl.String), pl.col("score").cast(pl.Float64))
+            frame = pl.read_csv(file, infer_schema=False)  # ids such as 007 stay texts
+        found = frame.with_columns(pl.col("example").cast(pl.String))
+        return found.select(*dict.fromkeys(["example", column])).drop_nulls()
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: expected columns 'example' and 'score': {reason}") from None
+        raise InputError(f"{path}: expected columns 'example' and {column!r}: {reason}") from None
+
+
+def read_scores(path: str | Path) -> dict[str, float]:
+    """Difficulty scores from a CSV or Parquet file with columns ``example`` and ``score``."""
+    found = read_column(path, "score", "difficulty scores")
     if found["example"].n_unique() < len(found):
         raise InputError(f"{path}: an example has two scores")
-    return dict(zip(found["example"].to_list(), found["score"].to_list(), strict=True))
+    try:
+        return dict(zip(found["example"], found["score"].cast(pl.Float64), strict=True))
+    except pl.exceptions.PolarsError:
+        raise InputError(f"{path}: the column 'score' must hold numbers") from None
+
+
+def of_examples(known: Mapping[str, T], examples: Sequence[str], what: str) -> list[T]:
+    """What is known of examples that a file names with or without ``DATA/`` in front."""
+    found = [known.get(one, known.get(one.partition("/")[2])) for one in examples]
+    for example, value in zip(examples, found, strict=True):
+        if value is None:
+            raise InputError(f"{what} for example {example!r}")
+    return [value for value in found if value is not None]
 
 
 def _counted(labels: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -29,7 +29,7 @@ from shiftbed.evaluation.models.sidecar import sidecar_of
 from shiftbed.evaluation.models.spec import Spec
 from shiftbed.records import Shift
 from shiftbed.store import PredictionStore
-from shiftbed.training.prune.masks import folded
+from shiftbed.training.masks import folded
 from shiftbed.training.weights import (
     State,
     Weights,

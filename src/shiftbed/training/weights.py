@@ -21,7 +21,7 @@ from torch import Tensor
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models.checkpoints import existing, read_state
-from shiftbed.training.prune.masks import folded
+from shiftbed.training.masks import folded
 
 State = dict[str, Tensor]
 Weights = Mapping[str, Tensor]

@@ -191,17 +191,6 @@ def settle(network: nn.Module) -> None:
                     hook(layer.module, ())
 
 
-def dense(network: nn.Module) -> nn.Module:
-    """Make pruning permanent: ``weight`` a parameter again, with its zeros; masks are gone."""
-    settle(network)
-    for layer in pruned_layers(network):
-        layer.weights.requires_grad_(True)
-        layer.module._parameters.pop("weight" + _SCORE, None)
-        torch_prune.remove(layer.module, "weight")  # type: ignore[no-untyped-call]
-        layer.module._buffers.pop("weight" + _GAIN, None)
-    return network
-
-
 def folded(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A pruned network's state dict as an ordinary one: each weight with its zeros.
 
@@ -226,26 +215,3 @@ def folded(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def signs(weights: Tensor) -> Tensor:
     """−1 or 1; zero counts as positive."""
     return torch.where(weights < 0, -1.0, 1.0).to(weights.dtype)
-
-
-def restore(network: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
-    """Read a pruned network's state dict into a plain network of the same kind.
-
-    It computes what the saved one did, with masks; scores of edge-popup and biprop are left out.
-    """
-    names = {n.removesuffix(".weight" + _MASK) for n in state if n.endswith("weight" + _MASK)}
-    for layer in layers(network):
-        if layer.name in names:
-            torch_prune.identity(layer.module, "weight")  # type: ignore[no-untyped-call]
-            if f"{layer.name}.weight{_GAIN}" in state:
-                from shiftbed.training.prune.popup import binarise
-
-                binarise(layer)
-    kept = {n: t for n, t in state.items() if not n.endswith("weight" + _SCORE)}
-    try:
-        network.load_state_dict(kept)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"the pruned weights do not fit the network: {reason[:200]}") from None
-    settle(network)
-    return network
