@@ -13,7 +13,7 @@ model = ["timm:resnet10t?size=32", "nets:conv8"]
 start = ["pretrained", "random"]         # or "file:WEIGHTS"
 data = {name = "usps", fraction = [0.05, 1.0]}     # select.py
 tune = ["whole", "head"]
-objective = "cross-entropy"              # or "mse", {name = …, …}
+objective = "cross-entropy"              # or "mse", and as below
 optimiser = {name = "SGD", lr = [0.1, 0.01], momentum = 0.9}      # any of torch.optim
 schedule = {name = "CosineAnnealingLR", warmup = 100}             # any of its schedules
 epochs = 10                              # or steps
@@ -23,6 +23,16 @@ checkpoints = {every = 1, unit = "epoch", at = [[0]], keep = "all"}
 seed = [0, 1, 2]
 kind = "standard"                        # columns of models in the testbed: no part of a job's id
 in_fit_set = "final"                     # "all" checkpoints, the "final" one, or "none"
+
+objective = {name = "augmix", weight = 12.0}       # with augmentation = "crop-flip+augmix"
+objective = {name = "replay", data = "old", ratio = [1, 10]}      # old batches after each new one
+objective = {name = "class-map", map = "cifar-10", pull = 0.01}   # or old classes [[[0, 5], [1, 6]]]
+objective = {name = "contrastive", width = 64, templates = [["a photo of a {}."]]}
+augmentation = {name = "corruption", names = "fog", severities = 3}
+prune = {method = "magnitude", scope = ["global", "layerwise"], sparsity = 0.8}
+phase_out = {scores = "scores.csv", left = 5000}   # scores as ``difficulty`` writes them
+switch = {scores = "scores.csv", phases = [["random:500", "hardest:500@0.5"]]}
+watch = {data = "old-test"}              # accuracy on the old task at every checkpoint
 
 [[grid.stages]]                          # instead: one after the other, each from the one before
 data = "usps"
