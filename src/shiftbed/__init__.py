@@ -62,7 +62,7 @@ _HOME = {
     "training.difficulty": ("difficulty",),
     "training.linear_probe": ("linear_probe",),
     "training.train": ("train",),
-    "training.weight_files": ("interpolate", "soup"),
+    "training.weight_space": ("interpolate", "soup"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [*sorted(_MODULE)]  # noqa: PLE0604

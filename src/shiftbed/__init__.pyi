@@ -61,7 +61,7 @@ from shiftbed.testbed import write_testbed as write_testbed
 from shiftbed.training.difficulty import difficulty as difficulty
 from shiftbed.training.linear_probe import linear_probe as linear_probe
 from shiftbed.training.train import train as train
-from shiftbed.training.weight_files import interpolate as interpolate
-from shiftbed.training.weight_files import soup as soup
+from shiftbed.training.weight_space import interpolate as interpolate
+from shiftbed.training.weight_space import soup as soup
 
 __version__: str

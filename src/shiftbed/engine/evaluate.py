@@ -230,14 +230,13 @@ def evaluate(
     """
     from shiftbed.engine.testbed_file import plan_setting
 
-    sets = _several(test_sets)
     wanted: dict[str, Any] = {}
     wanted |= {"corruptions": list(corruptions)} if corruptions else {}
     wanted |= {"attacks": list(attacks)} if attacks else {}
     wanted |= {"attack_options": dict(attack_options)} if attack_options else {}
     wanted |= {"frost": str(frost)} if frost is not None else {}
     table = {**(labels or {}), "seed": seed} | ({} if share is None else {"share": share})
-    images = _images(sets)
+    images = images_of(test_sets)
     clean = [plan_setting(one, table) for one in images]
     settings = tuple(one for base in clean for one in expand(base, wanted))
     natural = _shifts(clean) if shifts is None else tuple(shifts)
@@ -378,12 +377,13 @@ def _models(given: Sequence[Any]) -> tuple[ModelSpec, ...]:
     return tuple(found)
 
 
-def _images(given: Sequence[Any]) -> "list[TestSetSpec | TestSet]":
+def images_of(given: Any) -> "list[TestSetSpec | TestSet]":
+    """One or several test sets or paths, as the engine opens them."""
     from shiftbed.engine.catalogue_settings import known_test_set
     from shiftbed.evaluation.data import TestSet
 
     found: list[TestSetSpec | TestSet] = []
-    for one in given:
+    for one in _several(given):
         if isinstance(one, TestSet | TestSetSpec):
             found.append(one)
             continue

@@ -26,7 +26,7 @@ in_fit_set = "final"                     # "all" checkpoints, the "final" one, o
 
 objective = {name = "augmix", weight = 12.0}       # with augmentation = "crop-flip+augmix"
 objective = {name = "replay", data = "old", ratio = [1, 10]}      # old batches after each new one
-objective = {name = "class-map", map = "cifar-10", pull = 0.01}   # or old classes [[[0, 5], [1, 6]]]
+objective = {name = "class-map", map = "cifar-10", pull = 0.01}   # or [[[0, 5], [1, 6]]]
 objective = {name = "contrastive", width = 64, templates = [["a photo of a {}."]]}
 augmentation = {name = "corruption", names = "fog", severities = 3}
 prune = {method = "magnitude", scope = ["global", "layerwise"], sparsity = 0.8}
