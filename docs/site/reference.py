@@ -24,6 +24,7 @@ PACKAGES = (
     "importing",
     "page",
     "papers",
+    "reading",
     "engine",
     "store",
     "results",
