@@ -53,12 +53,16 @@ def _of_library(file: Path, kind: str, name: str, request: Request) -> Model:
 
 def _own(file: Path, name: str, request: Request) -> Model:
     """A module class or factory of the user's, filled with the weights."""
-    from shiftbed.evaluation.models.from_objects import from_object, stated
+    from shiftbed.evaluation.models.from_objects import from_object, is_module, stated
     from shiftbed.evaluation.models.from_python import build, shown
 
     request.check_keys("arch", "num_classes")
     request = replace(request, weights=file)
     network = build(name, request)
+    if not is_module(network.found):
+        raise InputError(
+            f"python:{name} must be a torch module, its class or a function making one"
+        )
     native = stated(network.found) or network.native or native_preprocessing(request, file)
     return from_object(
         network.found,

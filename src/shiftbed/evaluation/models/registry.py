@@ -137,8 +137,8 @@ def model(
     >>> bright = model(lambda x: x.mean(axis=(2, 3)), name="bright", size=4)
     >>> bright.id, bright.classes, bright.spec, bright.fingerprint
     ('bright', 3, None, None)
-    >>> bright.logits(np.full((1, 3, 4, 4), 51, np.uint8)).round(3).tolist()
-    [[0.2, 0.2, 0.2]]
+    >>> bright.logits(np.full((1, 3, 4, 4), 255, np.uint8)).tolist()
+    [[1.0, 1.0, 1.0]]
     """
     given = {"size": size, "mean": mean, "std": std}
     changes = {key: value for key, value in given.items() if value is not None}
