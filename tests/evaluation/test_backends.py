@@ -8,11 +8,15 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation import backends
-from shiftbed.evaluation.backends import Backend, agreement, choose_backend
+from shiftbed.evaluation.backends import (
+    Backend,
+    agreement,
+    choose_backend,
+    is_out_of_memory,
+    with_halving,
+)
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.models import FunctionModel, resolve
-from shiftbed.evaluation.models import candidates as candidates_module
-from shiftbed.evaluation.models.memory import is_out_of_memory, with_halving
 from shiftbed.evaluation.preprocessing import Preprocessing
 
 torch = pytest.importorskip("torch")
@@ -116,7 +120,7 @@ def test_compiling_is_given_up_after_its_time(monkeypatch):
 
         return run
 
-    monkeypatch.setattr(candidates_module, "has_compiler", lambda: True)
+    monkeypatch.setattr(backends, "has_compiler", lambda: True)
     monkeypatch.setattr(backends, "has_compiler", lambda: True)
     monkeypatch.setattr(torch, "compile", endless)
     with pytest.raises(InputError, match=r"compiling took more than 0\.2 s"):
@@ -126,7 +130,7 @@ def test_compiling_is_given_up_after_its_time(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_compiled_agrees_with_torch():
-    if not candidates_module.has_compiler():
+    if not backends.has_compiler():
         pytest.skip("no C++ compiler")
     model = small()
     chosen = choose_backend(model, SAMPLE, "compile", compile_seconds=300)

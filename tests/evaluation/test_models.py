@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.models import PREFIXES, FunctionModel, resolve
-from shiftbed.evaluation.models import hub as hub_module
-from shiftbed.evaluation.models.cache import cache_folder, remembered
-from shiftbed.evaluation.models.checkpoints import digest, fit, read_state
-from shiftbed.evaluation.models.hub import hub_file, unreachable, url_file
+from shiftbed.evaluation.models import PREFIXES, FunctionModel, checkpoints, resolve
+from shiftbed.evaluation.models.checkpoints import (
+    cache_folder,
+    digest,
+    fit,
+    hub_file,
+    read_state,
+    remembered,
+    unreachable,
+    url_file,
+)
 from shiftbed.evaluation.models.spec import Spec
 from shiftbed.evaluation.preprocessing import Preprocessing
 
@@ -236,8 +242,8 @@ def test_digests_follow_the_file(tmp_path):
 
 def test_offline_is_said(monkeypatch):
     """A host that answers nothing: an address reserved for documentation (RFC 5737)."""
-    monkeypatch.setattr(hub_module, "PATIENCE", 0.5)
-    for name in hub_module.OFFLINE:
+    monkeypatch.setattr(checkpoints, "PATIENCE", 0.5)
+    for name in checkpoints.OFFLINE:
         monkeypatch.delenv(name, raising=False)
     assert unreachable("https://192.0.2.1:8443/a/b")
     assert unreachable("https://192.0.2.1:8443/c")  # asked once per host

@@ -10,7 +10,7 @@ import pytest
 from shiftbed.errors import InputError
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.models import TorchModel, resolve
-from shiftbed.evaluation.models.exported import check_archive
+from shiftbed.evaluation.models.from_torch import check_archive
 
 torch = pytest.importorskip("torch")
 ensure_torchvision()

@@ -7,6 +7,7 @@ from torch import nn
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models.base import FunctionModel
+from shiftbed.evaluation.models.modules import UnderPolicy
 from shiftbed.evaluation.models.torch_model import wrap
 from shiftbed.evaluation.perturbations import (
     NotApplicable,
@@ -15,7 +16,6 @@ from shiftbed.evaluation.perturbations import (
     spelled_out,
 )
 from shiftbed.evaluation.preprocessing import Preprocessing
-from shiftbed.evaluation.under_policy import UnderPolicy
 from shiftbed.labels import class_map, subset
 
 SMALL = Preprocessing(size=(8, 8), mean=(0.4,), std=(0.3,))

@@ -30,9 +30,8 @@ from shiftbed.engine.plan import (
     opened_store,
 )
 from shiftbed.errors import InputError
-from shiftbed.evaluation.backends import Backend, choose_backend
+from shiftbed.evaluation.backends import Backend, choose_backend, with_halving
 from shiftbed.evaluation.models import Model, TorchModel, resolve
-from shiftbed.evaluation.models.memory import with_halving
 from shiftbed.evaluation.perturbations import NotApplicable, Perturbing
 from shiftbed.evaluation.predict import Perturb, Pixels, predict_part
 from shiftbed.labels import LabelPolicy

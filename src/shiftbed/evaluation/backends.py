@@ -6,19 +6,31 @@ separates the two classes by no more than 2 · TOLERANCE · s. Models without a 
 one backend, their own.
 """
 
+import gc
+import logging
 import math
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, Pixels
-from shiftbed.evaluation.models.candidates import GaveUp, compiled, exported, has_compiler
+from shiftbed.errors import InputError, brief, unknown
+from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, Pixels, as_fractions
+from shiftbed.evaluation.models.from_onnx import open_graph
 from shiftbed.evaluation.models.torch_model import TorchModel
 
 BACKENDS = ("auto", "torch", "compile", "onnxruntime")
@@ -125,7 +137,7 @@ class _Trial:
         except Exception as error:  # exporters and compilers fail in their own ways
             if name == "torch":
                 raise
-            reason = (str(error).strip().splitlines() or [""])[0]
+            reason = brief(error)
             self.candidates[name] = {"excluded": f"{type(error).__name__}: {reason}"[:300]}
             return
         entry: dict[str, Any] = {"prepare_seconds": round(time.perf_counter() - start, 3)}
@@ -240,3 +252,165 @@ def _prepared(
     if name == "onnxruntime":
         return exported(model, **outside)
     return compiled(model, batch, compile_seconds, **outside)
+
+
+class GaveUp(Exception):
+    """Preparing a candidate took too long."""
+
+
+def has_compiler() -> bool:
+    """Whether there is a C++ compiler, without which torch cannot compile for the CPU."""
+    names = (os.environ.get("CXX"), "g++", "clang++", "c++")
+    return any(shutil.which(name) for name in names if name)
+
+
+def exported(model: TorchModel, *, within: bool = True) -> Run:
+    """The module as an ONNX graph with a dynamic batch, opened by onnxruntime."""
+    import torch
+
+    p = model.preprocessing
+    example = torch.rand(2, p.channels, *p.size, generator=torch.Generator().manual_seed(0))
+    with tempfile.TemporaryDirectory(prefix="shiftbed-") as folder, _quiet():
+        path = Path(folder) / "model.onnx"
+        torch.onnx.export(
+            model.module,
+            (example,),
+            str(path),
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamo=True,
+            verbose=False,
+        )
+        graph = open_graph(path)
+
+    def run(pixels: Pixels) -> Floats:
+        return graph(as_fractions(pixels, p, within=within))
+
+    return run
+
+
+def compiled(
+    model: TorchModel, batch: Pixels | None, seconds: float, *, within: bool = True
+) -> Run:
+    """The module compiled for one batch size, that of ``batch`` or of the first one run.
+
+    Smaller batches are filled up.
+    """
+    import torch
+
+    fast = torch.compile(model.module, dynamic=False)
+    size = [0 if batch is None else len(batch)]
+
+    def run(pixels: Pixels) -> Floats:
+        size[0] = size[0] or len(pixels)
+        parts = []
+        for start in range(0, len(pixels), size[0]):
+            part: NDArray[Any] = pixels[start : start + size[0]]
+            full = np.concatenate([part, np.repeat(part[-1:], size[0] - len(part), axis=0)])
+            with torch.inference_mode():
+                tensor = model.tensor(full, within=within)
+                parts.append(fast(tensor).cpu().numpy()[: len(part)])
+        return np.concatenate(parts)
+
+    if batch is not None:
+        with _deadline(seconds), _quiet():
+            run(batch)
+    return run
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Exporters and compilers warn about themselves and print; neither is the user's concern."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "torch._inductor")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """Give up what takes longer; only the main thread of a POSIX process can be interrupted."""
+    main = threading.current_thread() is threading.main_thread()
+    if sys.platform == "win32" or not main or not math.isfinite(seconds):
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise GaveUp(f"compiling took more than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "failed to allocate")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out: Python's, torch's or onnxruntime's.
+
+    >>> is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"))
+    True
+    """
+    if isinstance(error, MemoryError):
+        return True
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, Exception) and any(m in str(error).lower() for m in _MEMORY)
+
+
+def with_halving(run: Run, report: Callable[[int, int], None] | None = None) -> Run:
+    """The same function, which halves its batches when memory runs out, and keeps them so.
+
+    ``report(before, after)`` is called with the batch sizes each time. A single image that does not
+    fit raises as before.
+
+    >>> def run(pixels):
+    ...     if len(pixels) > 3: raise MemoryError
+    ...     return pixels
+    >>> said = []
+    >>> halving = with_halving(run, lambda *sizes: said.append(sizes))
+    >>> len(halving(np.zeros((8, 3, 2, 2), np.float32))), said
+    (8, [(8, 4), (4, 2)])
+    """
+    limit = [sys.maxsize]
+
+    def halving(pixels: Pixels) -> Floats:
+        parts: list[Floats] = []
+        start = 0
+        while start < len(pixels) or not parts:
+            size = min(limit[0], len(pixels) - start)
+            try:
+                parts.append(run(pixels[start : start + size]))
+            except Exception as error:
+                if size <= 1 or not is_out_of_memory(error):
+                    raise
+                _free()
+                limit[0] = size // 2
+            else:
+                start += size
+                continue
+            if report is not None:
+                report(size, limit[0])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    return halving
+
+
+def _free() -> None:
+    """Give back what an accelerator holds, now that nothing refers to it."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -120,7 +120,7 @@ def _judged_by(model: TorchModel, policy: LabelPolicy | None) -> TorchModel:
     """The model with the policy as its last layer: the attack must change what is judged."""
     if policy is None or not policy.steps:
         return model
-    from shiftbed.evaluation.under_policy import UnderPolicy
+    from shiftbed.evaluation.models.modules import UnderPolicy
 
     width = policy.steps[-1].width
     return replace(model, module=UnderPolicy(model.module, policy), classes=width)

@@ -118,9 +118,9 @@ def expand(pattern: str) -> list[Path]:
         elif glob.has_magic(name):
             found += map(Path, sorted(glob.glob(name)))
         else:
-            raise InputError(f"{shown(name)}: no such file")
+            raise InputError(f"{name!r}: no such file")
     if not found:
-        raise InputError(f"{shown(pattern)}: no such file; nothing matches")
+        raise InputError(f"{pattern!r}: no such file; nothing matches")
     if len(set(found)) < len(found):
         raise InputError(f"{shown(pattern)}: names a file twice")
     return found

@@ -23,8 +23,7 @@ from shiftbed.engine.open_setting import Kept
 from shiftbed.engine.plan import WARNING, Done
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model
-from shiftbed.evaluation.models.sidecar import sidecar_of
-from shiftbed.evaluation.models.spec import Request, Spec
+from shiftbed.evaluation.models.spec import Request, Spec, sidecar_of
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.store import PredictionStore
 from shiftbed.training.estimators import PREFIX, EstimatorSpec, read_estimator

@@ -25,8 +25,7 @@ from shiftbed.evaluation.data import TestSet
 from shiftbed.evaluation.models import Model, TorchModel, model, resolve
 from shiftbed.evaluation.models.checkpoints import existing, fit
 from shiftbed.evaluation.models.modules import Normalised
-from shiftbed.evaluation.models.sidecar import sidecar_of
-from shiftbed.evaluation.models.spec import Spec
+from shiftbed.evaluation.models.spec import Spec, sidecar_of
 from shiftbed.records import Shift
 from shiftbed.store import PredictionStore
 from shiftbed.training.masks import folded

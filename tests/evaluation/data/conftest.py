@@ -15,7 +15,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data import TestSet, open_test_set
+from shiftbed.evaluation.data import TestSet, Unreadable, batches, open_test_set
 from tests.conftest import SHARED
 
 datasets.disable_progress_bars()
@@ -115,6 +115,15 @@ def same_photos(test_set: TestSet, photos: list[Photo]) -> None:
     assert test_set.labels.tolist() == [photo.label for photo in photos]
     for row, photo in enumerate(photos):
         assert np.array_equal(np.asarray(test_set.load(row)), photo.pixels)
+
+
+def check(test_set: TestSet) -> list[Unreadable]:
+    """The images that cannot be read."""
+
+    def same(_: Image.Image) -> np.ndarray:
+        return np.zeros((1, 1, 1), np.uint8)
+
+    return [one for batch in batches(test_set, None, same, 64, 1) for one in batch.unreadable]
 
 
 @pytest.fixture

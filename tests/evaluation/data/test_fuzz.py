@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data import check, open_test_set
-from tests.evaluation.data.conftest import members_of, to_dataset, write_tar
+from shiftbed.evaluation.data import open_test_set
+from tests.evaluation.data.conftest import check, members_of, to_dataset, write_tar
 
 FILES = ("a.tar", "a.parquet", "stored.npz", "packed.npz", "a.npy", "a.csv")
 
@@ -62,6 +62,6 @@ def test_mutated_files(tmp_path, photos, name):
             refusals.append(str(error))
         else:
             assert test_set.fingerprint
-            assert len(check(test_set, workers=1)) <= len(test_set)
+            assert len(check(test_set)) <= len(test_set)
     assert 20 < len(refusals) < 150
     assert not any("\n" in message for message in refusals)

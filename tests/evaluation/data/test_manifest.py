@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from shiftbed.evaluation.data import check, open_test_set
-from tests.evaluation.data.conftest import write_folder
+from shiftbed.evaluation.data import open_test_set
+from tests.evaluation.data.conftest import check, write_folder
 
 
 @pytest.fixture

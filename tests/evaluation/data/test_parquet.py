@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shiftbed.evaluation.data import UnreadableImage, check, open_test_set
+from shiftbed.evaluation.data import UnreadableImage, open_test_set
 from shiftbed.evaluation.data.parquet import ParquetImages
-from tests.evaluation.data.conftest import CLASSES, same_photos, to_dataset
+from tests.evaluation.data.conftest import CLASSES, check, same_photos, to_dataset
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 import webdataset
 from webdataset.tariterators import group_by_keys, tar_file_iterator
 
-from shiftbed.evaluation.data import UnreadableImage, check, open_test_set
-from tests.evaluation.data.conftest import same_photos, write_tar
+from shiftbed.evaluation.data import UnreadableImage, open_test_set
+from tests.evaluation.data.conftest import check, same_photos, write_tar
 
 
 class Bomb:

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data import UnreadableImage, check, open_test_set
-from tests.evaluation.data.conftest import write_folder
+from shiftbed.evaluation.data import UnreadableImage, open_test_set
+from tests.evaluation.data.conftest import check, write_folder
 
 
 def test_the_fingerprint_follows_content_only(folder, tmp_path):
@@ -63,11 +63,6 @@ def test_unreadable_images_by_name(folder, photos):
         (5, "flower/2.jpg"),
     ]
     assert [one.reason for one in check(test_set)][1] == "not an image of a known format"
-    assert check(test_set, sample=1) == []
-    assert [one.row for one in check(test_set, sample=2)] == []  # rows 0 and 3
-    assert [one.row for one in check(test_set, sample=100)] == [1, 5]
-    with pytest.raises(InputError, match="sample"):
-        check(test_set, sample=0)
     with pytest.raises(UnreadableImage) as caught:
         test_set.load(5)
     again = pickle.loads(pickle.dumps(caught.value))

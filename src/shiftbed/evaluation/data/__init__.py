@@ -4,7 +4,7 @@ What happens to images that are not plain RGB photographs, whatever the format:
 
 =========================================  ======================================================
 truncated, empty, text, damaged, missing   ``load`` raises ``UnreadableImage`` with the reason;
-too many pixels (PIL's limit)              ``check`` and ``batches`` list them by name
+too many pixels (PIL's limit)              ``batches`` lists them by name
 CMYK, 16 bits, palette, grey, alpha        loaded in their own mode; preprocessing converts
 one pixel                                  an image like any other
 animation                                  its first frame
@@ -23,8 +23,6 @@ an image without a label                   label −1, noted; never counted as w
 >>> test_set = open_test_set(folder / "tiny.npz")
 >>> test_set.name, len(test_set), test_set.labels.tolist(), test_set.load(0).size
 ('tiny', 3, [0, 1, 1], (8, 8))
->>> check(test_set)
-[]
 >>> for batch in batches(test_set, None, lambda image: np.asarray(image)[..., None], batch_size=2):
 ...     print(batch.rows, batch.pixels.shape)
 [0 1] (2, 8, 8, 1)
@@ -32,20 +30,17 @@ an image without a label                   label −1, noted; never counted as w
 """
 
 from shiftbed.evaluation.data.batching import Batch, Transform, batches
-from shiftbed.evaluation.data.digests import DigestCache
 from shiftbed.evaluation.data.formats import open_test_set
 from shiftbed.evaluation.data.images import Images
-from shiftbed.evaluation.data.test_set import TestSet, Unreadable, UnreadableImage, check
+from shiftbed.evaluation.data.test_set import TestSet, Unreadable, UnreadableImage
 
 __all__ = [
     "Batch",
-    "DigestCache",
     "Images",
     "TestSet",
     "Transform",
     "Unreadable",
     "UnreadableImage",
     "batches",
-    "check",
     "open_test_set",
 ]

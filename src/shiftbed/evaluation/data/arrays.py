@@ -7,7 +7,6 @@ floats in [0, 1], which are rounded to 8 bits; of shape (N, H, W), (N, H, W, C) 
 Files are mapped into memory where possible; Python objects in them are never read.
 """
 
-import hashlib
 import threading
 import weakref
 import zipfile
@@ -22,10 +21,9 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from PIL import Image
 
-from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.data.digests import DigestCache, cached
+from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.data.images import Images, NoImage
-from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered, shown, some
 
 _IMAGES = ("images", "x", "X", "data")
 _LABELS = ("labels", "y", "Y", "targets")
@@ -65,6 +63,8 @@ class ArrayImages(Images):
     layout: str
     """NHW, NHWC or NCHW."""
     rows: NDArray[np.int64]
+    form: str | None = None
+    """What comes before a row's bytes in its digest; None: its dtype and shape."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -83,23 +83,13 @@ class ArrayImages(Images):
 
     def data(self, row: int) -> bytes:
         """Form and bytes of the row."""
-        form = f"{self.pixels.dtype.str}{self.pixels.shape[1:]}".encode()
+        shape = f"{self.pixels.dtype.str}{self.pixels.shape[1:]}"
+        form = (shape if self.form is None else self.form).encode()
         return form + np.ascontiguousarray(self.pixels[self.rows[row]]).tobytes()
 
     def take(self, rows: NDArray[np.int64]) -> "ArrayImages":
         """Only these, in this order."""
         return replace(self, rows=self.rows[rows])
-
-    def digests(self, cache: DigestCache | None) -> list[bytes]:
-        """SHA-256 of form and bytes of each row; of files, kept in the cache."""
-        if isinstance(self.source, np.ndarray):
-            return super().digests(cache)
-        part = f"{self.source.key} {hashlib.sha256(self.rows.tobytes()).hexdigest()}"
-        every = Images.digests
-        joined = cached(
-            [(Path(self.source.path), part)], lambda _: b"".join(every(self, None)), cache
-        )[0]
-        return [joined[at : at + 32] for at in range(0, len(joined), 32)]
 
 
 def picture_of(pixels: NDArray[np.uint8]) -> Image.Image:
@@ -144,10 +134,9 @@ def read_arrays(path: Path, prefix: str | None, options: Options) -> RawExamples
         images.load(0)
     except NoImage as error:
         raise InputError(f"{where}: image 0 has {error}; scale the images first") from None
-    digits = len(str(len(pixels) - 1))
     return RawExamples(
         where=where,
-        examples=tuple(f"{row:0{digits}d}" for row in range(len(pixels))),
+        examples=numbered(len(pixels)),
         images=images,
         labels=None if labels is None else _column(where, "labels", labels, len(pixels)),
         groups=None if groups is None else _column(where, "groups", groups, len(pixels)),
@@ -313,7 +302,7 @@ def _refusal(path: Path, key: str | None, error: BaseException) -> InputError:
     where = f"{path}, array {shown(key)}" if key is not None else str(path)
     if isinstance(error, FileNotFoundError):
         return InputError(f"{path}: no such file")
-    text = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    text = brief(error)
     if "allow_pickle" in text or "bject arrays" in text:
         return InputError(
             f"{where}: holds Python objects, which are not read: they can run code; save numbers"

@@ -14,10 +14,7 @@ from shiftbed.catalogue import find
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.arrays import read_arrays
 from shiftbed.evaluation.data.authors import open_known, split_spec
-from shiftbed.evaluation.data.digests import DigestCache
-from shiftbed.evaluation.data.folder import read_folder
-from shiftbed.evaluation.data.manifest import read_manifest
-from shiftbed.evaluation.data.patterns import expand
+from shiftbed.evaluation.data.image_files import read_folder, read_manifest
 from shiftbed.evaluation.data.raw_examples import (
     Labels,
     LabelSets,
@@ -33,6 +30,7 @@ from shiftbed.evaluation.data.raw_examples import (
 )
 from shiftbed.evaluation.data.tars import read_tars
 from shiftbed.evaluation.data.test_set import TestSet
+from shiftbed.reading.streams import expand
 
 _FORMATS = (
     "a folder with a sub-directory per class, .npz or .npy, .parquet, an uncompressed .tar, a .csv "
@@ -56,7 +54,6 @@ def open_test_set(
     unlabelled: bool = False,
     citation: str = "",
     licence: str = "",
-    cache: str | Path | DigestCache | None = None,
 ) -> TestSet:
     """Open a test set: a path, a pattern of paths, several paths, or a Hugging Face Dataset.
 
@@ -76,7 +73,6 @@ def open_test_set(
       (for a folder: of the file names).
     - ``layout``: NHWC or NCHW, where a shape allows both. ``root``: where a manifest's paths start.
     - ``unlabelled``: take images without labels; they are all −1.
-    - ``cache``: a file to keep digests of image files in, for the fingerprint.
     """
     if isinstance(spec, TestSet):
         return spec
@@ -85,11 +81,11 @@ def open_test_set(
         given = (image_column, label_column, group_column, id_column, classes, labels, label_sets)
         if any(one is not None for one in (*given, layout, root)) or unlabelled:
             raise InputError(
-                f"{spec}: how it is read is known from the catalogue; give a name or a cache only"
+                f"{spec}: how it is read is known from the catalogue; give a name only"
             )
         entry = find(known[0])
         called = None if name in (None, entry.setting, entry.name) else _name(name, "")
-        return open_known(*known, called=called, cache=cache)
+        return open_known(*known, called=called)
     options = Options(
         image_column=image_column,
         label_column=label_column,
@@ -126,7 +122,6 @@ def open_test_set(
         notes=tuple(notes),
         citation=citation,
         licence=licence,
-        cache=DigestCache(cache) if isinstance(cache, (str, Path)) else cache,
     )
 
 
@@ -138,7 +133,7 @@ def _find(spec: object, options: Options) -> tuple[str, RawExamples]:
         paths = [path for one in spec for path in expand(str(one))]
         return _common(paths), _find_files(paths, options)
     if "datasets" in sys.modules and type(spec).__module__.partition(".")[0] == "datasets":
-        hub = import_module("shiftbed.evaluation.data.hub")
+        hub = import_module("shiftbed.evaluation.data.hugging_face")
         where = f"{type(spec).__name__} object"
         return "dataset", hub.read_dataset(spec, where, options)
     raise InputError(
@@ -163,7 +158,7 @@ def _find_path(spec: str, options: Options) -> tuple[str, RawExamples]:
 
 def _find_directory(path: Path, options: Options) -> RawExamples:
     if any((path / one).exists() for one in ("dataset_dict.json", "state.json")):
-        hub = _needing("datasets", "hub")
+        hub = _needing("datasets", "hugging_face")
         found: RawExamples = hub.read_dataset(hub.open_saved(path), str(path), options)
         return found
     for ending in (".parquet", ".tar"):

@@ -10,8 +10,10 @@ JPEG cannot be seen by any decoder; the fingerprint of the test set shows that a
 """
 
 import hashlib
+import os
 import zlib
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -22,13 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from shiftbed.errors import InputError
-from shiftbed.evaluation.data.digests import NOTHING, DigestCache
+from shiftbed.errors import InputError, brief
 
 EXTENSIONS = frozenset(
     [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp", ".avif"]
 )
 """How the names of image files end."""
+NOTHING = bytes(32)
+"""The digest of an image that is not there."""
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP", "AVIF")
 _FRAMES_FROM_FILE = ("GIF", "TIFF")
 """Formats that go back to the file after loading, if there are more frames."""
@@ -57,9 +60,10 @@ class Images(ABC):
     def take(self, rows: NDArray[np.int64]) -> "Images":
         """Only these, in this order."""
 
-    def digests(self, cache: DigestCache | None) -> list[bytes]:
+    def digests(self) -> list[bytes]:
         """SHA-256 of each picture's bytes, ``NOTHING`` where there are none."""
-        return [self._digest(row) for row in range(len(self))]
+        with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 1)) as pool:
+            return list(pool.map(self._digest, range(len(self))))
 
     def _digest(self, row: int) -> bytes:
         try:
@@ -82,7 +86,7 @@ def decode_file(path: Path | str) -> Image.Image:
     except IsADirectoryError:
         raise NoImage("a directory, not a file") from None
     except (OSError, ValueError) as error:
-        raise NoImage(f"cannot be read: {_brief(error)}") from None
+        raise NoImage(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def decode(file: BinaryIO) -> Image.Image:
@@ -102,9 +106,9 @@ def decode(file: BinaryIO) -> Image.Image:
     except UnidentifiedImageError:
         raise NoImage(_no_format(file)) from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise NoImage(f"too large: {_brief(error)}") from None
+        raise NoImage(f"too large: {brief(error)}") from None
     except _CANNOT as error:
-        raise NoImage(f"damaged: {_brief(error)}") from None
+        raise NoImage(f"damaged: {brief(error)}") from None
 
 
 @cache
@@ -142,9 +146,3 @@ def _check_png(file: BinaryIO) -> None:
 def _no_format(file: BinaryIO) -> str:
     file.seek(0)
     return "not an image of a known format" if file.read(1) else "an empty file"
-
-
-def _brief(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -1,13 +1,14 @@
 """Images in Parquet files as Hugging Face writes them: struct<bytes, path> beside a label.
 
 A path without bytes is never followed. Row groups are read whole and the last few are kept:
-reading in order is cheap, and memory stays at a few row groups.
+reading in order is cheap, and memory stays at a few row groups. Which columns hold what is found
+from Hugging Face's description of the features in the schema's metadata, and checked by type.
 """
 
-import hashlib
+import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,15 +20,29 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from shiftbed.errors import InputError
-from shiftbed.evaluation.data.columns import Columns, choose_columns, usable_ids, values
-from shiftbed.evaluation.data.digests import NOTHING, DigestCache, Part, cached
+from shiftbed.errors import InputError, brief, unknown
+from shiftbed.evaluation.data.image_files import printable
 from shiftbed.evaluation.data.images import Images, NoImage
-from shiftbed.evaluation.data.raw_examples import Options, RawExamples, some
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered, some
 
 _KEPT = 3
 """Row groups kept in memory."""
 _DAMAGED = (OSError, ValueError, LookupError, MemoryError, NotImplementedError, pa.ArrowException)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """What each column is for."""
+
+    image: str
+    leaf: str
+    """The image's bytes as Parquet names them: ``image.bytes`` or ``image``."""
+    path: str | None
+    """The image's file name as Parquet names it, if there may be one."""
+    label: str | None
+    group: str | None
+    id: str | None
+    classes: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,48 +85,12 @@ class ParquetImages(Images):
             if len(column) != self.starts[number][group + 1] - self.starts[number][group]:
                 raise NoImage("its Parquet file has other rows than it says")
         except _DAMAGED as error:
-            raise NoImage(f"its Parquet file cannot be read: {_brief(error)}") from None
+            raise NoImage(f"its Parquet file cannot be read: {brief(error)}") from None
         return pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
 
     def take(self, rows: NDArray[np.int64]) -> "ParquetImages":
         """Only these, in this order."""
         return replace(self, rows=self.rows[rows])
-
-    def digests(self, cache: DigestCache | None) -> list[bytes]:
-        """SHA-256 of each picture, computed file by file."""
-        of_file = [np.flatnonzero(self.rows[:, 0] == at) for at in range(len(self.paths))]
-        parts = [
-            (Path(path), self.leaf + hashlib.sha256(self.rows[rows, 1].tobytes()).hexdigest())
-            for path, rows in zip(self.paths, of_file, strict=True)
-        ]
-        number_of = {part: number for number, part in enumerate(parts)}
-
-        def compute(part: Part) -> bytes:
-            return self._digests(number_of[part], self.rows[of_file[number_of[part]], 1])
-
-        found = [NOTHING] * len(self)
-        for rows, joined in zip(of_file, cached(parts, compute, cache), strict=True):
-            for at, row in enumerate(rows):
-                found[row] = joined[32 * at : 32 * at + 32]
-        return found
-
-    def _digests(self, number: int, rows: NDArray[np.int64]) -> bytes:
-        """Of rows of one file, each row group read once."""
-        starts = self.starts[number]
-        groups = np.searchsorted(starts, rows, side="right") - 1
-        found = [NOTHING] * len(rows)
-        for group in np.unique(groups):
-            try:
-                cells = self.read(number, int(group))
-            except NoImage:
-                continue
-            for at in np.flatnonzero(groups == group):
-                try:
-                    data = _cell(cells, int(rows[at] - starts[group]))
-                    found[at] = hashlib.sha256(data).digest()
-                except NoImage:
-                    continue
-        return b"".join(found)
 
 
 class _Recent:
@@ -200,7 +179,7 @@ def _read_file(path: Path, options: Options) -> _File:
     except _DAMAGED as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path}: cannot be read as Parquet: {_brief(error)}") from None
+        raise InputError(f"{path}: cannot be read as Parquet: {brief(error)}") from None
     starts = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
     if table.num_rows != starts[-1] or min(sizes, default=0) < 0:
         raise InputError(f"{path}: cannot be read as Parquet: has other rows than it says")
@@ -215,9 +194,102 @@ def _ids(where: str, table: pa.Table, columns: Columns, size: int) -> tuple[str,
         ids = usable_ids(values(where, pc.struct_field(table[columns.image], "path")))
         if ids is not None:
             return ids
-    digits = len(str(size - 1))
-    return tuple(f"{row:0{digits}d}" for row in range(size))
+    return numbered(size)
 
 
-def _brief(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+def choose_columns(where: str, schema: pa.Schema, options: Options) -> Columns:
+    """The columns that were asked for, or else the only ones that fit."""
+    features = _features(schema)
+    for asked in (options.image_column, options.label_column, options.group_column):
+        if asked is not None and asked not in schema.names:
+            raise unknown(f"column in {where}", asked, schema.names)
+    if options.id_column is not None and options.id_column not in schema.names:
+        raise unknown(f"column in {where}", options.id_column, schema.names)
+    image = options.image_column or _image(where, schema)
+    kind = schema.field(image).type
+    if not _holds_bytes(kind):
+        raise InputError(f"{where}, column {image!r}: is {kind}, expected struct<bytes, path>")
+    struct = pa.types.is_struct(kind)
+    label = None
+    if not options.unlabelled:
+        label = options.label_column or _label(where, schema, features)
+    group = options.group_column or ("group" if "group" in schema.names else None)
+    named = struct and kind.get_field_index("path") >= 0
+    return Columns(
+        image=image,
+        leaf=f"{image}.bytes" if struct else image,
+        path=f"{image}.path" if named else None,
+        label=label,
+        group=group,
+        id=options.id_column,
+        classes=None if label is None else _class_names(features.get(label)),
+    )
+
+
+def _features(schema: pa.Schema) -> dict[str, Any]:
+    """Hugging Face's description of the columns, empty if there is none."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}
+    return features if isinstance(features, dict) else {}
+
+
+def _class_names(feature: object) -> tuple[str, ...] | None:
+    """The names of a ClassLabel, alone or in a list."""
+    while isinstance(feature, dict) and feature.get("_type") != "ClassLabel":
+        feature = feature.get("feature")
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return tuple(map(str, names)) if isinstance(names, list) and names else None
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        at = kind.get_field_index("bytes")
+        return at >= 0 and _holds_bytes(kind.field(at).type)
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _image(where: str, schema: pa.Schema) -> str:
+    fits: list[str] = [one.name for one in schema if _holds_bytes(one.type)]
+    if len(fits) > 1 and "image" in fits:
+        return "image"
+    if len(fits) != 1:
+        seen = some(fits) if fits else f"none in {some(schema.names, 8)}"
+        raise InputError(
+            f"{where}: expected one column of images, struct<bytes, path>, found {seen}"
+            + ("; say which (image_column=)" if fits else "")
+        )
+    return fits[0]
+
+
+def _label(where: str, schema: pa.Schema, features: dict[str, Any]) -> str:
+    usual = [name for name in ("label", "labels") if name in schema.names]
+    named = [name for name in schema.names if _class_names(features.get(name)) is not None]
+    fits = usual or named
+    if len(fits) != 1:
+        raise InputError(
+            f"{where}: expected one column of labels, found {some(fits) or 'none'} in "
+            f"{some(schema.names, 8)}; say which (label_column=), or unlabelled=True"
+        )
+    return fits[0]
+
+
+def values(where: str, column: pa.ChunkedArray) -> Any:
+    """A column as an array of integers, or as a list."""
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return column.to_numpy()
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{where}: holds a value that cannot be read: {brief(error)}") from None
+
+
+def usable_ids(names: Sequence[str | None]) -> tuple[str, ...] | None:
+    """File names as ids, if every image has its own and none points out of a folder."""
+    if not all(names) or len(set(names)) < len(names):
+        return None
+    given = [name for name in names if name is not None]
+    if any(one.startswith(("/", "\\")) or ".." in one or not one.isprintable() for one in given):
+        return None
+    return printable(given)

@@ -239,6 +239,16 @@ def check_name(name: str) -> str:
     return name
 
 
+def numbered(size: int) -> tuple[str, ...]:
+    """Row numbers as ids, of one length.
+
+    >>> numbered(11)[9:]
+    ('09', '10')
+    """
+    digits = len(str(size - 1))
+    return tuple(f"{row:0{digits}d}" for row in range(size))
+
+
 def no_label(examples: Sequence[str], of: int) -> str:
     """The note about examples without a label."""
     return f"no label for {len(examples)} of {of} images: {some(examples)}"

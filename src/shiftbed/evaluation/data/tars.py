@@ -6,11 +6,11 @@ links, devices, sparse files, and above all pickles. A name that is absolute or 
 is refused together with its archive.
 """
 
-import hashlib
 import json
 import posixpath
 import tarfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.data.digests import NOTHING, DigestCache, cached
 from shiftbed.evaluation.data.images import EXTENSIONS, Images, NoImage
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
+from shiftbed.reading.streams import tar_members
 
 _TEXT_LIMIT = 2**20
 """The largest label file, in bytes."""
@@ -57,30 +57,6 @@ class TarImages(Images):
     def take(self, rows: NDArray[np.int64]) -> "TarImages":
         """Only these, in this order."""
         return replace(self, places=self.places[rows])
-
-    def digests(self, cache: DigestCache | None) -> list[bytes]:
-        """SHA-256 of each picture, computed file by file."""
-        of_file = [np.flatnonzero(self.places[:, 0] == at) for at in range(len(self.paths))]
-        parts = [
-            (Path(path), hashlib.sha256(self.places[rows, 1:].tobytes()).hexdigest())
-            for path, rows in zip(self.paths, of_file, strict=True)
-        ]
-        rows_of = dict(zip(parts, of_file, strict=True))
-        joined = cached(parts, lambda part: self._digests(rows_of[part]), cache)
-        found = [NOTHING] * len(self)
-        for rows, digests in zip(of_file, joined, strict=True):
-            for at, row in enumerate(rows):
-                found[row] = digests[32 * at : 32 * at + 32]
-        return found
-
-    def _digests(self, rows: NDArray[np.int64]) -> bytes:
-        found = []
-        for row in rows:
-            try:
-                found.append(hashlib.sha256(self.data(row)).digest())
-            except NoImage:
-                found.append(NOTHING)
-        return b"".join(found)
 
 
 @dataclass(kw_only=True)
@@ -124,27 +100,17 @@ def _index(path: Path, options: Options, passed: "Counter[str]") -> list[_Sample
     """The samples of one tar, in order."""
     samples: dict[str, _Sample] = {}
     seen: set[str] = set()
-    try:
-        with tarfile.open(path, "r:") as tar:
-            while (member := tar.next()) is not None:
-                tar.members.clear()  # type: ignore[attr-defined]  # or all headers would be kept
-                name = _safe(path, member.name)
-                if member.isdir():
-                    continue
-                if not member.isreg() or member.issparse():
-                    passed["link, device or sparse file"] += 1
-                    continue
-                if name in seen:
-                    raise InputError(f"{path}: two members are called {shown(name)}")
-                seen.add(name)
-                _add(path, tar, member, name, samples, options, passed)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        raise InputError(f"{path}: cannot be read as an uncompressed tar file: {reason}") from None
+    for member, read in tar_members(path):
+        name = _safe(path, member.name)
+        if member.isdir():
+            continue
+        if not member.isreg() or member.issparse():
+            passed["link, device or sparse file"] += 1
+            continue
+        if name in seen:
+            raise InputError(f"{path}: two members are called {shown(name)}")
+        seen.add(name)
+        _add(path, member, read, name, samples, options, passed)
     return list(samples.values())
 
 
@@ -158,8 +124,8 @@ def _safe(path: Path, name: str) -> str:
 
 def _add(
     path: Path,
-    tar: tarfile.TarFile,
     member: tarfile.TarInfo,
+    read: Callable[[], bytes],
     name: str,
     samples: dict[str, _Sample],
     options: Options,
@@ -180,33 +146,32 @@ def _add(
     if is_image:
         sample.places[ending] = (member.offset_data, member.size)
     elif ending == "cls":
-        sample.label = _text(path, tar, member).strip()
+        sample.label = _text(path, member, read).strip()
     else:
-        read = _json(path, tar, member)
+        fields = _json(path, member, read)
         wanted = [options.label_column] if options.label_column else _LABELS
-        own = [read[one] for one in wanted if one in read]
+        own = [fields[one] for one in wanted if one in fields]
         sample.label = own[0] if own and sample.label is None else sample.label
-        sample.group = read.get(options.group_column or "group")
+        sample.group = fields.get(options.group_column or "group")
 
 
-def _text(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> str:
+def _text(path: Path, member: tarfile.TarInfo, read: Callable[[], bytes]) -> str:
     if member.size > _TEXT_LIMIT:
         raise InputError(f"{path}: {shown(member.name)} is too large for a label")
-    file = tar.extractfile(member)
     try:
-        return file.read().decode() if file is not None else ""
+        return read().decode()
     except UnicodeDecodeError:
         raise InputError(f"{path}: {shown(member.name)} is not text") from None
 
 
-def _json(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> dict[str, Any]:
+def _json(path: Path, member: tarfile.TarInfo, read: Callable[[], bytes]) -> dict[str, Any]:
     try:
-        read = json.loads(_text(path, tar, member))
+        found = json.loads(_text(path, member, read))
     except (ValueError, RecursionError):
-        read = None
-    if not isinstance(read, dict):
+        found = None
+    if not isinstance(found, dict):
         raise InputError(f"{path}: {shown(member.name)} is not a JSON object")
-    return read
+    return found
 
 
 def _image_fields(where: str, samples: list[_Sample], options: Options) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Test sets: examples, labels and pictures that are read when they are asked for."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.digests import DigestCache, fingerprint_of
 from shiftbed.evaluation.data.images import Images, NoImage
 from shiftbed.evaluation.data.objects import images_of, plain, read_items, read_loader
 from shiftbed.evaluation.data.raw_examples import (
@@ -78,7 +77,6 @@ class TestSet:
     """What was seen and not used, or changed, one line each."""
     citation: str
     licence: str
-    cache: DigestCache | None = field(repr=False)
 
     def __init__(
         self,
@@ -94,7 +92,6 @@ class TestSet:
         notes: Sequence[str] = (),
         layout: str | None = None,
         label_sets: tuple[tuple[int, ...], ...] | None = None,
-        cache: DigestCache | None = None,
     ) -> None:
         where = f"test set {name!r}"
         made = not isinstance(images, Images)
@@ -121,7 +118,6 @@ class TestSet:
             "notes": tuple(notes),
             "citation": citation,
             "licence": licence,
-            "cache": cache,
         }
         for key, value in values.items():
             object.__setattr__(self, key, value)
@@ -197,7 +193,7 @@ class TestSet:
     @cached_property
     def digests(self) -> NDArray[np.uint8]:
         """(N, 32): SHA-256 of each image's content. Reads everything once."""
-        joined = b"".join(self.images.digests(self.cache))
+        joined = b"".join(self.images.digests())
         return np.frombuffer(joined, dtype=np.uint8).reshape(len(self), 32)
 
     @cached_property
@@ -237,20 +233,22 @@ class TestSet:
         return part
 
 
-def check(test_set: TestSet, sample: int | None = None, workers: int = 4) -> list[Unreadable]:
-    """Try to read every image, or ``sample`` evenly spaced ones, and list those that fail."""
-    if sample is not None and sample < 1:
-        raise InputError(f"sample must be at least 1, is {sample}")
-    size = len(test_set)
-    count = size if sample is None else min(sample, size)
-    rows = [at * size // count for at in range(count)]
+def fingerprint_of(
+    examples: Sequence[str],
+    labels: Iterable[Sequence[int]],
+    groups: NDArray[np.generic] | None,
+    digests: NDArray[np.uint8],
+) -> str:
+    """Identity of a test set: SHA-256 of ids, labels, groups and contents, in order.
 
-    def attempt(row: int) -> Unreadable | None:
-        try:
-            test_set.load(row)
-        except UnreadableImage as error:
-            return Unreadable(row, error.example, error.reason)
-        return None
-
-    with ThreadPoolExecutor(workers) as pool:
-        return [found for found in pool.map(attempt, rows) if found is not None]
+    Neither where the files are nor how they are packed matters: the same encoded images under the
+    same ids have the same fingerprint in a folder and in a tar.
+    """
+    whole = hashlib.sha256(f"test set of {len(examples)}\n".encode())
+    for at, (example, own) in enumerate(zip(examples, labels, strict=True)):
+        group = "" if groups is None else str(groups[at])
+        for text in (example, " ".join(map(str, own)), group):
+            coded = text.encode()
+            whole.update(len(coded).to_bytes(8, "little") + coded)
+        whole.update(digests[at].tobytes())
+    return f"sha256:{whole.hexdigest()}"

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, brief
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.models.base import Model, versions
-from shiftbed.evaluation.models.checkpoints import digest
-from shiftbed.evaluation.models.hub import hub_file
+from shiftbed.evaluation.models.checkpoints import digest, hub_file
 from shiftbed.evaluation.models.spec import Request
 from shiftbed.evaluation.models.torch_model import seeded, wrap
 from shiftbed.evaluation.preprocessing import INTERPOLATIONS, Preprocessing
@@ -164,8 +163,9 @@ def _network(folder: Path, request: Request, pretrained: bool) -> Any:
         with seeded(request.seed):
             return auto.AutoModelForImageClassification.from_config(config)
     except (OSError, ValueError, RuntimeError, KeyError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{request.spec.text}: transformers cannot load it: {reason}") from error
+        raise InputError(
+            f"{request.spec.text}: transformers cannot load it: {brief(error)}"
+        ) from error
 
 
 def _native(folder: Path, request: Request) -> Preprocessing:
@@ -181,9 +181,8 @@ def _native(folder: Path, request: Request) -> Preprocessing:
     except (OSError, ValueError, KeyError) as error:  # InputError is a ValueError
         if request.asks_for("size", "mean", "std"):
             return request.preprocess(Preprocessing(size=(224, 224)))
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(
-            f"{request.spec.text}: its preprocessing cannot be taken over: {reason}; "
+            f"{request.spec.text}: its preprocessing cannot be taken over: {brief(error)}; "
             "give preprocessing with size, mean and std (and resize, crop, interpolation)"
         ) from None
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, brief
 from shiftbed.evaluation.models.base import FunctionModel, Model
 from shiftbed.evaluation.models.checkpoints import digest, fit, read_state
 from shiftbed.evaluation.models.spec import Request
@@ -107,8 +107,7 @@ def _adapted(module: "nn.Module") -> tuple["nn.Module", tuple[str, ...]]:
     try:
         network = copy.deepcopy(inner)
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"the module {kind_of(inner)} cannot be copied: {reason}") from None
+        raise InputError(f"the module {kind_of(inner)} cannot be copied: {brief(error)}") from None
     transformers = sys.modules.get("transformers.modeling_utils")
     if transformers is None or not isinstance(network, transformers.PreTrainedModel):
         return network, ()

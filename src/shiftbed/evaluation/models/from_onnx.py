@@ -4,17 +4,57 @@ Layout, size, channels and type of the input come from the graph; the rest of th
 from ``NAME.preprocessing.json`` beside it or from keys. A graph that takes uint8 needs neither.
 """
 
+import os
+import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shiftbed.errors import InputError
-from shiftbed.evaluation.models.base import FunctionModel, Model, versions
+from shiftbed.errors import InputError, brief
+from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, versions
 from shiftbed.evaluation.models.checkpoints import digest, existing
-from shiftbed.evaluation.models.ort import Graph, open_graph
-from shiftbed.evaluation.models.sidecar import native_preprocessing
-from shiftbed.evaluation.models.spec import Request, stamp
+from shiftbed.evaluation.models.spec import Request, native_preprocessing, stamp
 from shiftbed.evaluation.preprocessing import Preprocessing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Graph:
+    """An ONNX graph with one image input, as a function from (N, C, H, W) float32 to its output.
+
+    Graphs of fixed batch size get batches filled up; graphs of uint8 get 255 times the pixels.
+    """
+
+    session: Any
+    name: str
+    layout: str
+    """``NCHW`` or ``NHWC``."""
+    dtype: type
+    batch: int | None
+    """The only batch size it takes, or None for any."""
+    size: tuple[int, int] | None
+    channels: int | None
+
+    def __call__(self, x: Floats) -> Floats:
+        if self.batch is None:
+            return self._run(x)
+        steps = range(0, len(x), self.batch)
+        return np.concatenate([self._filled(x[start : start + self.batch]) for start in steps])
+
+    def _filled(self, x: Floats) -> Floats:
+        lacking = (self.batch or 0) - len(x)
+        full = np.concatenate([x, np.repeat(x[-1:], lacking, axis=0)]) if lacking else x
+        return self._run(full)[: len(x)]
+
+    def _run(self, x: Floats) -> Floats:
+        found: NDArray[Any] = x.transpose(0, 2, 3, 1) if self.layout == "NHWC" else x
+        if self.dtype is np.uint8:
+            found = np.rint(found * 255)
+        fed: NDArray[Any] = np.ascontiguousarray(found, dtype=self.dtype)
+        out = self.session.run(None, {self.name: fed})[0]
+        return np.asarray(out, dtype=np.float32)
 
 
 def load(request: Request) -> Model:
@@ -53,8 +93,59 @@ def _classes(graph: Graph, used: Preprocessing, file: Path) -> int:
     try:
         found = graph(np.zeros((1, used.channels, *used.size), np.float32))
     except Exception as error:  # onnxruntime's own exceptions share no base
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{file} does not take an image of {used.size}: {reason}") from None
+        raise InputError(f"{file} does not take an image of {used.size}: {brief(error)}") from None
     if found.ndim != 2 or len(found) != 1:
         raise InputError(f"{file} must return (N, classes) logits, got {found.shape} for N = 1")
     return int(found.shape[1])
+
+
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(uint8)": np.uint8}
+
+
+def threads() -> int:
+    """torch's number of threads where torch is loaded, else the cores this process may use."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return int(torch.get_num_threads())
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def open_graph(file: Path, device: str = "cpu") -> Graph:
+    """Open an ONNX file with onnxruntime and look at its input."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise InputError("onnxruntime is not installed: pip install 'shiftbed[evaluate]'") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads()
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    provider = "CUDAExecutionProvider" if device.startswith("cuda") else "CPUExecutionProvider"
+    if provider not in onnxruntime.get_available_providers():
+        raise InputError(f"device {device!r}: this onnxruntime has no {provider}")
+    try:
+        session = onnxruntime.InferenceSession(str(file), options, providers=[provider])
+    except Exception as error:  # onnxruntime's own exceptions share no base
+        raise InputError(f"{file}: onnxruntime cannot open it: {brief(error)}") from None
+    return _graph(session, file)
+
+
+def _graph(session: Any, file: Path) -> Graph:
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or len(inputs[0].shape) != 4 or inputs[0].type not in _TYPES:
+        shown = ", ".join(f"{i.name} {i.type} {i.shape}" for i in inputs)
+        raise InputError(f"{file}: must take one image batch (four axes), but takes {shown}")
+    shape = [side if isinstance(side, int) else None for side in inputs[0].shape]
+    last = shape[1] not in (1, 3) and shape[3] in (1, 3)
+    batch, (height, width) = shape[0], (shape[1:3] if last else shape[2:4])
+    return Graph(
+        session=session,
+        name=inputs[0].name,
+        layout="NHWC" if last else "NCHW",
+        dtype=_TYPES[inputs[0].type],
+        batch=batch,
+        size=(height, width) if height and width else None,
+        channels=shape[3] if last else shape[1],
+    )

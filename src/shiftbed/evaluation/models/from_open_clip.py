@@ -19,12 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.models.base import Floats, Model, versions
-from shiftbed.evaluation.models.cache import remembered
-from shiftbed.evaluation.models.checkpoints import digest, refusal
-from shiftbed.evaluation.models.hub import hub_file, unreachable, url_file
+from shiftbed.evaluation.models.checkpoints import (
+    digest,
+    hub_file,
+    refusal,
+    remembered,
+    unreachable,
+    url_file,
+)
 from shiftbed.evaluation.models.spec import Request, stamp
 from shiftbed.evaluation.models.torch_model import seeded, wrap
 from shiftbed.evaluation.preprocessing import Preprocessing
@@ -203,8 +208,7 @@ def _build(
     except pickle.UnpicklingError as error:
         raise refusal(request.weights or architecture, error) from None
     except (RuntimeError, OSError, KeyError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"open_clip cannot build {request.spec.text}: {reason}") from error
+        raise InputError(f"open_clip cannot build {request.spec.text}: {brief(error)}") from error
     return network.eval().requires_grad_(False)
 
 
@@ -225,8 +229,9 @@ def _tokenizer(architecture: str) -> Any:
     try:
         return open_clip.get_tokenizer(architecture)
     except (OSError, ValueError, ImportError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"the tokenizer of {architecture} cannot be loaded: {reason}") from None
+        raise InputError(
+            f"the tokenizer of {architecture} cannot be loaded: {brief(error)}"
+        ) from None
 
 
 def _check_text_tower(architecture: str) -> None:

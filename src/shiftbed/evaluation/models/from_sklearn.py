@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, versions
 from shiftbed.evaluation.models.checkpoints import digest, existing
-from shiftbed.evaluation.models.sidecar import native_preprocessing
-from shiftbed.evaluation.models.spec import Request, stamp
+from shiftbed.evaluation.models.spec import Request, native_preprocessing, stamp
 from shiftbed.evaluation.preprocessing import Preprocessing
 
 LOWEST = -104.0

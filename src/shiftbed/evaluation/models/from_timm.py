@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.models.base import Model, versions
-from shiftbed.evaluation.models.checkpoints import digest, fit, read_state
-from shiftbed.evaluation.models.hub import hub_file, url_file
+from shiftbed.evaluation.models.checkpoints import digest, fit, hub_file, read_state, url_file
 from shiftbed.evaluation.models.spec import Request, stamp
 from shiftbed.evaluation.models.torch_model import seeded, wrap
 from shiftbed.evaluation.preprocessing import Preprocessing
@@ -157,8 +156,9 @@ def _create(name: str, options: Mapping[str, Any], **more: Any) -> "nn.Module":
     try:
         network: nn.Module = timm.create_model(name, **options, **more)
     except (RuntimeError, TypeError, ValueError, AssertionError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"timm cannot build {name} with {dict(options)}: {reason}") from error
+        raise InputError(
+            f"timm cannot build {name} with {dict(options)}: {brief(error)}"
+        ) from error
     return network
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.models.base import Model, versions
-from shiftbed.evaluation.models.checkpoints import digest, fit, read_state
-from shiftbed.evaluation.models.hub import url_file
+from shiftbed.evaluation.models.checkpoints import digest, fit, read_state, url_file
 from shiftbed.evaluation.models.spec import Request, stamp
 from shiftbed.evaluation.models.torch_model import seeded, wrap
 from shiftbed.evaluation.preprocessing import Preprocessing

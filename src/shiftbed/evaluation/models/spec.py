@@ -1,10 +1,12 @@
 """The one line that names a model: ``PREFIX:NAME[?key=value&key=value…]``.
 
 Keys are those of the prefix, the fields of ``Preprocessing`` (and ``crop_pct``), ``weights``,
-``num_classes``, ``seed`` and ``pretrained``. ``%26`` stands for an ``&`` within a value.
+``num_classes``, ``seed`` and ``pretrained``. ``%26`` stands for an ``&`` within a value. Files that
+cannot say their preprocessing have it in ``NAME.preprocessing.json`` beside them.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -153,3 +155,51 @@ def _shown(value: Any) -> str:
             return str(value[0])
         return ("x" if whole else ",").join(f"{v:g}" if not whole else str(v) for v in value)
     return str(value)
+
+
+def sidecar_of(file: Path) -> Path:
+    """Where a model file's preprocessing is looked for.
+
+    >>> sidecar_of(Path("models/net.onnx")).name
+    'net.preprocessing.json'
+    """
+    return file.with_name(f"{file.stem}.preprocessing.json")
+
+
+def native_preprocessing(
+    request: Request,
+    file: Path,
+    *,
+    size: tuple[int, int] | None = None,
+    channels: int | None = None,
+    needed: Sequence[str] = ("mean", "std"),
+) -> Preprocessing:
+    """Preprocessing of a model file: its side-car over what the file itself tells.
+
+    Without a side-car, the fields in ``needed`` must have been asked for: a guess would cost more
+    accuracy than most shifts do.
+    """
+    known: dict[str, Any] = {"mode": "L" if channels == 1 else "RGB"}
+    if size is not None:
+        known["size"] = size
+    place = sidecar_of(file)
+    if place.is_file():
+        known |= _read(place)
+        return Preprocessing.from_dict(known)
+    needed = needed if size is not None else ("size", *needed)
+    if not request.asks_for(*needed):
+        raise InputError(
+            f"{file} does not say its preprocessing: write {place.name} beside it, or give "
+            f"{', '.join(needed)} (as preprocessing or as keys: ?mean=0.5,0.5,0.5&std=…)"
+        )
+    return Preprocessing.from_dict({"size": (1, 1), **known})
+
+
+def _read(place: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{place}: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{place}: must be a JSON object with the fields of preprocessing")
+    return found

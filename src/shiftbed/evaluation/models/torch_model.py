@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.models.base import Floats, Model, Pixels, check_pixels
 from shiftbed.evaluation.preprocessing import Preprocessing
 
@@ -128,8 +128,9 @@ def _with_classes(model: TorchModel) -> TorchModel:
     try:
         found = model.logits(np.zeros(shape, np.float32))
     except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{model.id} does not take an image of shape {shape}: {reason}") from error
+        raise InputError(
+            f"{model.id} does not take an image of shape {shape}: {brief(error)}"
+        ) from error
     if found.ndim != 2 or len(found) != 1:
         raise InputError(f"{model.id} must return (N, classes) logits, got {found.shape} for N = 1")
     return replace(model, classes=found.shape[1])

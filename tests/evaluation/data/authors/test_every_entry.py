@@ -7,7 +7,8 @@ import pytest
 
 from shiftbed.catalogue import entries, find
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data import check, open_test_set
+from shiftbed.evaluation.data import open_test_set
+from tests.evaluation.data.conftest import check
 from tests.trees import make
 
 NAMES = [

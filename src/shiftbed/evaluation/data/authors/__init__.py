@@ -18,26 +18,24 @@ import numpy as np
 from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.lookup import find
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.authors.cifar import (
+from shiftbed.evaluation.data.authors.domains import read_domain, read_wilds
+from shiftbed.evaluation.data.authors.imagenet import (
+    read_corruption,
+    read_numbers,
+    read_objectnet,
+    read_real,
+    read_synsets,
+    read_validation,
+)
+from shiftbed.evaluation.data.authors.small_images import (
     read_cifar,
     read_cifar_1,
     read_cifar_2,
     read_cifar_c,
     read_cinic,
+    read_digits,
 )
-from shiftbed.evaluation.data.authors.digits import read_digits
-from shiftbed.evaluation.data.authors.domains import read_domain
-from shiftbed.evaluation.data.authors.imagenet import (
-    read_corruption,
-    read_numbers,
-    read_real,
-    read_synsets,
-    read_validation,
-)
-from shiftbed.evaluation.data.authors.objectnet import read_objectnet
 from shiftbed.evaluation.data.authors.videos import read_vid_robust, read_ytbb_robust
-from shiftbed.evaluation.data.authors.wilds import read_wilds
-from shiftbed.evaluation.data.digests import DigestCache
 from shiftbed.evaluation.data.raw_examples import Labels, RawExamples, encode
 from shiftbed.evaluation.data.test_set import TestSet
 
@@ -82,10 +80,9 @@ def open_known(
     path: str,
     *,
     called: str | None = None,
-    cache: str | Path | DigestCache | None = None,
 ) -> TestSet:
     """The test set of that name in the catalogue, from its authors' layout at ``path``."""
-    return examine(name, path, called=called, cache=cache).test_set
+    return examine(name, path, called=called).test_set
 
 
 class Examined(NamedTuple):
@@ -102,7 +99,6 @@ def examine(
     path: str,
     *,
     called: str | None = None,
-    cache: str | Path | DigestCache | None = None,
 ) -> Examined:
     """``open_known``, with what is missing and what differs apart from other notes."""
     entry = find(name)
@@ -126,7 +122,6 @@ def examine(
         notes=(*found.notes, *found.missing, *differs),
         citation=entry.citation,
         licence=entry.licence,
-        cache=DigestCache(cache) if isinstance(cache, (str, Path)) else cache,
     )
     return Examined(entry, test_set, found.missing, differs)
 

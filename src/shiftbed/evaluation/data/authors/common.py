@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.folder import read_folder
+from shiftbed.evaluation.data.image_files import read_folder
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, some
 
 TEXT_LIMIT = 2**30

@@ -1,12 +1,22 @@
-"""Tasks of domains whose images lie in a folder per domain and class, and their official lists."""
+"""Tasks of domains: a folder per domain and class with official lists, and WILDS.
 
+WILDS has a table of metadata with the splits in it, and images elsewhere. ID and OOD are the
+official test splits; Camelyon17 has no ID test set, so we take its ID validation set. wenzel2022
+does not say what it took.
+"""
+
+from collections.abc import Callable
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
 
 from shiftbed.catalogue.entries import DomainTask, TestSetEntry
 from shiftbed.catalogue.lookup import find_task
 from shiftbed.catalogue.maps import domain_classes
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data.authors.common import (
     directories,
     file_in,
@@ -17,7 +27,8 @@ from shiftbed.evaluation.data.authors.common import (
     text_of,
     wrong_layout,
 )
-from shiftbed.evaluation.data.raw_examples import RawExamples, some
+from shiftbed.evaluation.data.image_files import FileImages, printable
+from shiftbed.evaluation.data.raw_examples import RawExamples, shown, some
 
 _LISTS = ("{domain}_{split}_kfold.txt", "{domain}_{split}.txt")
 """How PACS and DomainNet call the lists of their splits."""
@@ -81,3 +92,174 @@ def _split(entry: TestSetEntry, root: Path, folder: Path, found: RawExamples) ->
     words = f"{len(missing)} of {len(rows) + len(missing)} images of {file.name} are not there"
     words += f": {some(missing)}"
     return replace(pick(found, rows), missing=(*found.missing, *([words] if missing else [])))
+
+
+_ID = {"camelyon17": "id_val", "fmow": "id_test", "iwildcam": "id_test", "rxrx1": "id_test"}
+_TABLE = {"fmow": "rgb_metadata.csv"}
+_FMOW = ("2013-01-01", "2016-01-01")
+"""OOD validation starts at the first, OOD test at the second (UTC)."""
+_TRIED = 200
+
+
+class _Rows(NamedTuple):
+    """What a table says of each image."""
+
+    split: pl.Expr
+    file: pl.Expr
+    label: pl.Expr
+    group: pl.Expr
+
+
+def read_wilds(entry: TestSetEntry, path: Path) -> RawExamples:
+    """One split of a WILDS data set; groups are slides, regions, locations or experiments."""
+    task = find_task(entry.base)
+    name = _TABLE.get(task.name, "metadata.csv")
+    for inner in ("", *task.containers):
+        if (path / inner / name).is_file():
+            root = path / inner
+            break
+    else:
+        raise wrong_layout(entry, path, f"there is no {name}, {seen_in(path)}")
+    split = {"id": _ID[task.name], "ood": "test"}.get(str(entry.part), str(entry.part))
+    frame = _read(root / name)
+    if task.name == "fmow":
+        frame = _regions(root, frame.with_row_index("row"))
+    rows = _ROWS[task.name](root / name, frame)
+    chosen = frame.select(
+        rows.split.alias("split"),
+        rows.file.alias("file"),
+        rows.label.alias("label"),
+        rows.group.alias("group"),
+    ).filter(pl.col("split") == split)
+    if chosen.is_empty():
+        raise InputError(f"{root / name}: no image is in the split {split}")
+    return _found(entry, root, chosen, task.classes)
+
+
+def _found(entry: TestSetEntry, root: Path, chosen: pl.DataFrame, count: int) -> RawExamples:
+    files = chosen["file"].to_list()
+    for one in files:
+        if one is None or one.startswith("/") or ".." in one.split("/"):
+            raise InputError(f"{root}: image {shown(one)} of the table is not below the directory")
+    missing = [one for one in files if not (root / one).is_file()]
+    if len(missing) == len(files):
+        raise wrong_layout(entry, root, f"none of {some(files[:_TRIED], 2)} is there")
+    names = domain_classes(entry.base) or tuple(map(str, range(count)))
+    at = {name: number for number, name in enumerate(names)}
+    labels = [at.get(one, _number(one, count)) for one in chosen["label"].to_list()]
+    if None in labels:
+        wrong = chosen["label"][labels.index(None)]
+        raise InputError(f"{root}: label {shown(wrong)} is none of the {count} classes")
+    words = f"{len(missing)} of {len(files)} images are not there: {some(missing)}"
+    return RawExamples(
+        where=str(root),
+        examples=printable(files),
+        images=FileImages(str(root.absolute()), tuple(files)),
+        labels=labels,
+        classes=names,
+        groups=chosen["group"].to_list(),
+        missing=(words,) if missing else (),
+    )
+
+
+def _number(label: str | None, count: int) -> int | None:
+    known = label is not None and label.isdecimal() and int(label) < count
+    return int(label) if known and label is not None else None
+
+
+def _read(path: Path) -> pl.DataFrame:
+    """A table, every cell as text."""
+    try:
+        return pl.read_csv(BytesIO(text_of(path).encode()), infer_schema=False)
+    except pl.exceptions.PolarsError as error:
+        raise InputError(f"{path}: not a CSV table: {str(error).splitlines()[0]}") from None
+
+
+def _columns(path: Path, frame: pl.DataFrame, *names: str) -> list[pl.Expr]:
+    for name in names:
+        if name not in frame.columns:
+            raise unknown(f"column in {path}", name, frame.columns)
+    return [pl.col(name) for name in names]
+
+
+def _camelyon(path: Path, frame: pl.DataFrame) -> _Rows:
+    """Hospital 1 is OOD validation, hospital 2 OOD test; the table splits the others."""
+    names = ("patient", "node", "x_coord", "y_coord", "tumor", "center", "split", "slide")
+    patient, node, x, y, tumor, center, split, slide = _columns(path, frame, *names)
+    where = pl.format("patient_{}_node_{}", patient.str.zfill(3), node)
+    return _Rows(
+        split=pl.when(center == "1")
+        .then(pl.lit("val"))
+        .when(center == "2")
+        .then(pl.lit("test"))
+        .when(split == "0")
+        .then(pl.lit("train"))
+        .otherwise(pl.lit("id_val")),
+        file=pl.format("patches/{}/patch_{}_x_{}_y_{}.png", where, where, x, y),
+        label=tumor,
+        group=pl.format("slide {}", slide),
+    )
+
+
+def _regions(root: Path, frame: pl.DataFrame) -> pl.DataFrame:
+    """FMoW's countries by region of the world, ``Other`` where the table has none."""
+    path = root / "country_code_mapping.csv"
+    if not path.is_file():
+        raise InputError(f"{root}: there is no country_code_mapping.csv, which names the regions")
+    codes = _read(path)
+    code, region = _columns(path, codes, "alpha-3", "region")
+    _columns(root / "rgb_metadata.csv", frame, "country_code")
+    table = codes.select(code.alias("country_code"), region.alias("region")).unique("country_code")
+    joined = frame.join(table, on="country_code", how="left", maintain_order="left")
+    return joined.with_columns(pl.col("region").fill_null("Other"))
+
+
+def _fmow(path: Path, frame: pl.DataFrame) -> _Rows:
+    """Before 2013 ID, from 2013 OOD validation, from 2016 OOD test, each of its own split."""
+    split, time, category = _columns(path, frame, "split", "timestamp", "category")
+    day = time.str.slice(0, 10)
+    late = (day >= _FMOW[1]) & (split == "test")
+    middle = (day >= _FMOW[0]) & (day < _FMOW[1]) & (split == "val")
+    early = day < _FMOW[0]
+    return _Rows(
+        split=pl.when(late)
+        .then(pl.lit("test"))
+        .when(middle)
+        .then(pl.lit("val"))
+        .when(early & (split == "test"))
+        .then(pl.lit("id_test"))
+        .when(early & (split == "val"))
+        .then(pl.lit("id_val"))
+        .when(early & (split == "train"))
+        .then(pl.lit("train")),
+        file=pl.format("images/rgb_img_{}.png", pl.col("row")),
+        label=category,
+        group=pl.col("region"),
+    )
+
+
+def _iwildcam(path: Path, frame: pl.DataFrame) -> _Rows:
+    """All images lie in ``train``, whatever their split."""
+    names = ("split", "filename", "y", "location_remapped")
+    split, file, label, place = _columns(path, frame, *names)
+    return _Rows(split, pl.format("train/{}", file), label, pl.format("location {}", place))
+
+
+def _rxrx1(path: Path, frame: pl.DataFrame) -> _Rows:
+    """ID test is the second site of the training experiments."""
+    names = ("dataset", "experiment", "plate", "well", "site", "sirna_id")
+    split, experiment, plate, well, site, label = _columns(path, frame, *names)
+    return _Rows(
+        split=pl.when((split == "train") & (site == "2")).then(pl.lit("id_test")).otherwise(split),
+        file=pl.format("images/{}/Plate{}/{}_s{}.png", experiment, plate, well, site),
+        label=label,
+        group=experiment,
+    )
+
+
+_ROWS: dict[str, Callable[[Path, pl.DataFrame], _Rows]] = {
+    "camelyon17": _camelyon,
+    "fmow": _fmow,
+    "iwildcam": _iwildcam,
+    "rxrx1": _rxrx1,
+}

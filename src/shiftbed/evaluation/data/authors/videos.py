@@ -16,7 +16,7 @@ from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.maps import groups
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.authors.common import file_in, seen_in, text_of, wrong_layout
-from shiftbed.evaluation.data.files import FileImages, printable
+from shiftbed.evaluation.data.image_files import FileImages, printable
 from shiftbed.evaluation.data.raw_examples import RawExamples, shown, some
 
 _SWAPPED = {22: 23, 23: 22}

@@ -4,7 +4,6 @@ The cells are taken as Arrow, undecoded, so the pictures are decoded here as eve
 data set held in memory is pickled with its pixels; one that was saved or loaded from disk is not.
 """
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,14 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from shiftbed.errors import InputError
-from shiftbed.evaluation.data.columns import Columns, choose_columns, usable_ids, values
-from shiftbed.evaluation.data.digests import NOTHING, DigestCache
+from shiftbed.errors import InputError, brief
 from shiftbed.evaluation.data.images import Images, NoImage
-from shiftbed.evaluation.data.raw_examples import Options, RawExamples
+from shiftbed.evaluation.data.parquet import Columns, choose_columns, usable_ids, values
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered
 
 
 @dataclass(frozen=True, eq=False)
-class DatasetImages(Images):
+class HubImages(Images):
     """Rows of a Dataset in Arrow format."""
 
     dataset: Any
@@ -47,19 +45,9 @@ class DatasetImages(Images):
         except OSError as error:
             raise NoImage(f"cannot be read: {error.strerror}") from None
 
-    def take(self, rows: NDArray[np.int64]) -> "DatasetImages":
+    def take(self, rows: NDArray[np.int64]) -> "HubImages":
         """Only these, in this order."""
         return replace(self, rows=self.rows[rows])
-
-    def digests(self, cache: DigestCache | None) -> list[bytes]:
-        """SHA-256 of each picture."""
-        found = []
-        for row in range(len(self)):
-            try:
-                found.append(hashlib.sha256(self.data(row)).digest())
-            except NoImage:
-                found.append(NOTHING)
-        return found
 
 
 def open_saved(path: Path) -> Any:
@@ -70,8 +58,7 @@ def open_saved(path: Path) -> Any:
     try:
         return datasets.load_from_disk(str(path))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        raise InputError(f"{path}: cannot be read as a saved data set: {reason}") from None
+        raise InputError(f"{path}: cannot be read as a saved data set: {brief(error)}") from None
 
 
 def read_dataset(dataset: Any, where: str, options: Options) -> RawExamples:
@@ -86,12 +73,11 @@ def read_dataset(dataset: Any, where: str, options: Options) -> RawExamples:
     names = [name for name in (columns.label, columns.group, columns.id) if name is not None]
     table = dataset.select_columns(names).with_format("arrow")[:] if names else None
     arrow = dataset.with_format("arrow")
-    images = DatasetImages(arrow, columns.image, np.arange(len(dataset)))
+    images = HubImages(arrow, columns.image, np.arange(len(dataset)))
     if columns.id is not None and table is not None:
         ids: tuple[str, ...] | None = tuple(map(str, values(where, table[columns.id])))
     else:
         ids = _file_names(where, arrow, columns)
-    digits = len(str(len(dataset) - 1))
     labels = groups = None
     if columns.label is not None and table is not None:
         labels = values(where, table[columns.label])
@@ -99,7 +85,7 @@ def read_dataset(dataset: Any, where: str, options: Options) -> RawExamples:
         groups = values(where, table[columns.group])
     return RawExamples(
         where=where,
-        examples=ids or tuple(f"{row:0{digits}d}" for row in range(len(dataset))),
+        examples=ids or numbered(len(dataset)),
         images=images,
         labels=labels,
         classes=columns.classes,

@@ -1,0 +1,254 @@
+"""Images that are files of their own: folders, and CSV manifests.
+
+A folder has a sub-directory per class, as ImageNet's and torchvision's. Classes are the
+sub-directories, sorted; where all are called by numbers, in the order of the numbers (ImageNetV2's
+0 … 999 sorted as text would be the wrong labels). An empty sub-directory stays a class, so that no
+label shifts. Hidden files are passed over; other files that are no images are noted.
+
+A manifest has a row per image with ``path`` and ``label``. Paths are relative to it, or to ``root``
+if that is given, and must stay below it. The label is a class number or name, empty for none; a
+column ``labels`` holds sets, separated by blanks. Files that are missing count as unreadable
+images, not as errors of the manifest.
+"""
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.data.images import EXTENSIONS, Images, NoImage, decode_file
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
+
+_NOTED = 20
+
+
+def read_folder(path: Path, options: Options) -> RawExamples:
+    """The images of a folder in the order of classes' and files' names."""
+    directories, loose = _children(path)
+    if not directories and not options.unlabelled:
+        seen = "images but no sub-directories" if _pictures(loose) else "no sub-directories"
+        raise InputError(
+            f"{path}: has {seen}; expected one sub-directory of images per class "
+            "(or unlabelled=True, or a CSV manifest with path and label)"
+        )
+    notes, names = [], []
+    classes = tuple(sorted(directories, key=_class_order(directories)))
+    for name in sorted(directories):
+        inside = [os.path.join(name, one) for one in _walk(path / name)]
+        names += _pictures(inside)
+        loose += [one for one in inside if not _is_picture(one)]
+        if not _pictures(inside):
+            notes.append(f"class {name!r} has no images")
+    if options.unlabelled:
+        names += _pictures(loose)
+        loose = [one for one in loose if not _is_picture(one)]
+    if loose:
+        notes.append(f"not used, no images of a class: {some(sorted(loose), _NOTED)}")
+    if not names:
+        raise InputError(
+            f"{path}: no images in its {len(directories)} sub-directories; expected files ending "
+            f"in {', '.join(sorted(EXTENSIONS))}"
+        )
+    names.sort(key=lambda name: name.split(os.sep))
+    examples = printable(names)
+    same = tuple(names) == examples
+    return RawExamples(
+        where=str(path),
+        examples=examples,
+        images=FileImages(str(path.absolute()), examples if same else tuple(names)),
+        labels=None if options.unlabelled else [name.split(os.sep)[0] for name in names],
+        classes=None if options.unlabelled else classes,
+        notes=tuple(notes),
+        by_name=True,
+    )
+
+
+def _class_order(names: list[str]) -> "type[str] | type[int]":
+    """Numbers are sorted as numbers."""
+    return int if all(name.isascii() and name.isdecimal() for name in names) else str
+
+
+def _is_picture(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in EXTENSIONS
+
+
+def _pictures(names: list[str]) -> list[str]:
+    return [name for name in names if _is_picture(name)]
+
+
+def _children(path: Path) -> tuple[list[str], list[str]]:
+    """Names of sub-directories and of files that are not hidden."""
+    directories: list[str] = []
+    rest: list[str] = []
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if not entry.name.startswith("."):
+                    (directories if entry.is_dir() else rest).append(entry.name)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be listed: {error.strerror}") from None
+    return directories, rest
+
+
+def _walk(path: Path, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+    """Files below a directory, relative to it; links are followed, but never in a circle."""
+    stat = path.stat()
+    here = (stat.st_dev, stat.st_ino)
+    if here in above:
+        return
+    directories, names = _children(path)
+    yield from names
+    for name in directories:
+        for one in _walk(path / name, above | {here}):
+            yield os.path.join(name, one)
+
+
+@dataclass(frozen=True)
+class FileImages(Images):
+    """Files below ``root``; decoded straight from disk, without a copy of their bytes."""
+
+    root: str
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, row: int) -> Path:
+        """Where one is."""
+        return Path(self.root, self.names[row])
+
+    def load(self, row: int) -> Image.Image:
+        """The picture, loaded, or ``NoImage``."""
+        return decode_file(os.path.join(self.root, self.names[row]))
+
+    def data(self, row: int) -> bytes:
+        """The encoded picture, or ``NoImage``."""
+        try:
+            return self.path(row).read_bytes()
+        except OSError as error:
+            raise NoImage(f"cannot be read: {error.strerror}") from None
+
+    def take(self, rows: NDArray[np.int64]) -> "FileImages":
+        """Only these, in this order."""
+        return replace(self, names=tuple(self.names[row] for row in rows))
+
+
+def printable(names: Sequence[str]) -> tuple[str, ...]:
+    """Names as ids: text that any file can hold, with forward slashes.
+
+    >>> printable(["a/b.jpg", os.fsdecode(b"caf\\xe9.jpg")])
+    ('a/b.jpg', 'caf\\\\xe9.jpg')
+    """
+    if os.sep != "/":
+        names = [name.replace(os.sep, "/") for name in names]
+    return tuple(
+        name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
+        for name in names
+    )
+
+
+_PATHS = ("path", "file", "filename", "file_name", "image")
+_LABELS = ("label", "labels", "class", "target")
+_TRIED = 100
+
+
+def read_manifest(path: Path, options: Options) -> RawExamples:
+    """The images of a manifest in its order."""
+    header, rows = _rows(path)
+    at_path = _column(path, header, options.image_column, _PATHS, "paths of images")
+    at_label = None
+    if not options.unlabelled:
+        at_label = _column(path, header, options.label_column, _LABELS, "labels")
+    at_group = _optional(path, header, options.group_column, "group")
+    at_id = _optional(path, header, options.id_column, None)
+    root = Path(options.root if options.root is not None else path.parent).absolute()
+    names = [_inside(path, line, row[at_path], root) for line, row in rows]
+    examples = printable(names if at_id is None else [row[at_id].strip() for _, row in rows])
+    first: dict[str, int] = {}
+    for (line, _), example in zip(rows, examples, strict=True):
+        if first.setdefault(example, line) != line:
+            raise InputError(
+                f"{path}, line {line}: {shown(example)} was already on line {first[example]}"
+            )
+    if not any((root / name).exists() for name in names[:_TRIED]):
+        raise InputError(
+            f"{path}: none of {some(names[:_TRIED], 2)} exists; paths must be relative to {root}"
+        )
+    return RawExamples(
+        where=str(path),
+        examples=examples,
+        images=FileImages(str(root), tuple(names)),
+        labels=None if at_label is None else _labels(header[at_label], at_label, rows),
+        groups=None if at_group is None else [row[at_group].strip() for _, row in rows],
+    )
+
+
+def _rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The header, and the rows that are not empty with the numbers of their lines."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            top = file.readline()
+            file.seek(0)
+            reader = csv.reader(file, delimiter=max(",;\t", key=top.count), strict=True)
+            lines = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read as a CSV manifest: {error}") from None
+    if len(lines) < 2:
+        raise InputError(f"{path}: expected a header such as path,label and a row per image")
+    (_, header), rows = lines[0], lines[1:]
+    for line, row in rows:
+        if len(row) != len(header):
+            raise InputError(
+                f"{path}, line {line}: {len(row)} values, the header has {len(header)}"
+            )
+    return [name.strip() for name in header], rows
+
+
+def _column(
+    path: Path, header: list[str], asked: str | None, usual: Sequence[str], what: str
+) -> int:
+    if asked is not None:
+        if asked not in header:
+            raise unknown(f"column in {path}", asked, header)
+        return header.index(asked)
+    there = [name for name in usual if name in header]
+    if len(there) == 1:
+        return header.index(there[0])
+    found = "several" if there else "none"
+    raise InputError(
+        f"{path}, line 1: expected one column of {what} ({', '.join(usual)}), found {found} in "
+        f"{some(header, 8)}"
+    )
+
+
+def _optional(path: Path, header: list[str], asked: str | None, usual: str | None) -> int | None:
+    if asked is not None:
+        return _column(path, header, asked, (), "")
+    return header.index(usual) if usual in header else None
+
+
+def _inside(path: Path, line: int, text: str, root: Path) -> str:
+    """A path relative to the root, refused if it leaves it."""
+    name = text.strip()
+    if not name or "\0" in name:
+        raise InputError(f"{path}, line {line}: no path of an image")
+    relative = os.path.relpath(name, root) if os.path.isabs(name) else os.path.normpath(name)
+    if relative == os.pardir or relative.startswith(os.pardir + os.sep):
+        raise InputError(
+            f"{path}, line {line}: {shown(name)} is not below {root}; give root if that is meant"
+        )
+    return relative
+
+
+def _labels(
+    name: str, column: int, rows: list[tuple[int, list[str]]]
+) -> list[str] | list[list[str]]:
+    if name == "labels":
+        return [row[column].split() for _, row in rows]
+    return [row[column] for _, row in rows]
