@@ -36,15 +36,15 @@ from shiftbed.results.effects import effects as effects
 from shiftbed.results.estimate import estimate as estimate
 from shiftbed.results.factors import factors as factors
 from shiftbed.results.groups import groups as groups
-from shiftbed.results.lines import compare as compare
 from shiftbed.results.lines import fit as fit
-from shiftbed.results.lines import rank as rank
 from shiftbed.results.mix import mix as mix
 from shiftbed.results.patterns import patterns as patterns
 from shiftbed.results.place import place as place
 from shiftbed.results.plan import plan as plan
 from shiftbed.results.predictiveness import predictiveness as predictiveness
 from shiftbed.results.predictors import predictors as predictors
+from shiftbed.results.ranking import compare as compare
+from shiftbed.results.ranking import rank as rank
 from shiftbed.results.scores import score as score
 from shiftbed.results.similarity import similarity as similarity
 from shiftbed.results.testbeds import testbeds as testbeds

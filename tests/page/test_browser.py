@@ -197,10 +197,10 @@ def test_a_table_is_saved_as_csv(opened: Open) -> None:
 
 def test_rho_of_synthetic_and_natural_shifts(opened: Open) -> None:
     """r of the page is r of ``correlate``, which reproduces taori2020's Table 2."""
-    from shiftbed.results.correlation import synthetic_natural
+    from shiftbed.results.correlation import correlate
 
     bed = sb.published("imagenet-testbed-2020")
-    table = synthetic_natural(bed, synthetic=["avg_pgd"], natural=["imagenet-v2"])
+    table = correlate(bed, synthetic=["avg_pgd"], natural=["imagenet-v2"]).frame
     wanted = table.row(0, named=True)
     page = opened("view=synthetic&synthetic=avg_pgd&natural=imagenet-v2")
     said = page.inner_text("#synthetic-r").replace("−", "-")

@@ -3,11 +3,11 @@ import polars as pl
 import pytest
 
 import shiftbed as sb
-from shiftbed.results.correlation import correlate, synthetic_natural
+from shiftbed.results.correlation import correlate
 
 
 def test_45_synthetic_shifts_by_hand(imagenet):
-    table = synthetic_natural(imagenet, natural=["imagenet-v2", "ytbb-pm10"])
+    table = correlate(imagenet, natural=["imagenet-v2", "ytbb-pm10"]).frame
     assert table["synthetic"].n_unique() == 45
     rho = {
         s: imagenet.judge(imagenet.fit(s, bootstrap=0)).effective
@@ -24,7 +24,7 @@ def test_45_synthetic_shifts_by_hand(imagenet):
 
 def test_testbeds_without_synthetic_shifts_say_so():
     with pytest.raises(sb.InputError, match="has no synthetic shifts"):
-        synthetic_natural(sb.published("openclip"), models="all")
+        correlate(sb.published("openclip"), models="all")
 
 
 def test_the_workflow_gives_a_table(imagenet):

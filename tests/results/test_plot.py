@@ -12,7 +12,7 @@ from shiftbed.errors import InputError
 from shiftbed.figures.charts import Curves, Dots, Heatmap, Panels, Plane
 from shiftbed.page import save
 from shiftbed.records import Shift
-from shiftbed.results.correlation import synthetic_natural
+from shiftbed.results.correlation import correlate
 from shiftbed.results.plot import CHARTS, Source, chart, gallery, open_source
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
 from shiftbed.testbed import published
@@ -133,7 +133,7 @@ def test_synthetic_and_natural_name_the_best_two(imagenet) -> None:
     made = chart(open_source("imagenet-testbed-2020"), "synthetic", shift="imagenet-v2")
     assert isinstance(made, Dots)
     shifts = [s.name for s in imagenet.shifts if s.kind in ("corruption", "adversarial")]
-    table = synthetic_natural(imagenet, synthetic=shifts, natural=["imagenet-v2"])
+    table = correlate(imagenet, synthetic=shifts, natural=["imagenet-v2"]).frame
     best = table.sort("r", descending=True)["synthetic"][:2].to_list()
     assert all(name in made.notes[0] for name in best)
     assert f"r = {pearson(made.x, made.y)[0]:.2f}" in made.reading

@@ -117,56 +117,47 @@ def joint_noise(
     m, k = x.shape
     p, f = len(rows), len(fitted_rows)
     w, v = line.coefficients[1:], line.row_weights
-    slope_x, slope_y = scale.derivative(x), scale.derivative(y)
+    slopes = scale.derivative(np.column_stack([x, y]))  # (M, k+1)
     a = np.column_stack([np.ones(p), scale.forward(x[rows])])
     slope_beta = scale.inverse_derivative(a @ line.coefficients)
     pull = a @ line.gram_inverse  # (p, k+1)
     c = pull @ line.design.T * v  # (p, f)
 
-    grad_y = np.zeros((p, m))
-    grad_y[:, fitted_rows] -= slope_beta[:, None] * c * slope_y[fitted_rows]
-    grad_y[np.arange(p), rows] += 1.0
-    grad_x = np.zeros((p, k, m))
-    for s in range(k):
-        by_fit = -w[s] * c + np.outer(pull[:, 1 + s], v * line.residuals)
-        grad_x[:, s, fitted_rows] -= slope_beta[:, None] * by_fit * slope_x[fitted_rows, s]
-        grad_x[np.arange(p), s, rows] -= slope_beta * w[s] * slope_x[rows, s]
-    flat_x = grad_x.reshape(p, k * m)
-    cov_xx, cov_yy = covariance[: k * m, : k * m], covariance[k * m :, k * m :]
-    var_id = np.einsum("pi,pi->p", flat_x @ cov_xx, flat_x)
-    var_ood = np.einsum("pi,pi->p", grad_y @ cov_yy, grad_y)
-    cross = np.einsum("pi,pi->p", flat_x @ covariance[: k * m, k * m :], grad_y)
+    gradient = np.zeros((p, k + 1, m))
+    for s in range(k + 1):
+        by_fit = -w[s] * c + np.outer(pull[:, 1 + s], v * line.residuals) if s < k else c
+        gradient[:, s, fitted_rows] -= slope_beta[:, None] * by_fit * slopes[fitted_rows, s]
+        own = -slope_beta * w[s] * slopes[rows, s] if s < k else 1.0
+        gradient[np.arange(p), s, rows] += own
+    flat = gradient.reshape(p, (k + 1) * m)
+    on_x, on_y = flat.copy(), flat.copy()
+    on_x[:, k * m :], on_y[:, : k * m] = 0.0, 0.0
+    by_x = on_x @ covariance
+    var_id = np.einsum("pi,pi->p", by_x, on_x)
+    var_ood = np.einsum("pi,pi->p", on_y @ covariance, on_y)
+    cross = np.einsum("pi,pi->p", by_x, on_y)
     # Where both sides have the same images, what they cancel or add is split in proportion.
     shared = np.maximum(1.0 + 2.0 * cross / np.maximum(var_id + var_ood, 1e-300), 0.0)
 
-    # Image noise of the fitted models' residuals, and of their x, in scaled space.
-    pick_y = np.zeros((f, m))
-    pick_y[np.arange(f), fitted_rows] = slope_y[fitted_rows]
-    pick_x = np.zeros((k, f, m))
-    for s in range(k):
-        pick_x[s, np.arange(f), fitted_rows] = slope_x[fitted_rows, s]
-    of_residual = np.concatenate([*(-w[s] * pick_x[s] for s in range(k)), pick_y], axis=1)
-    noise_r = of_residual @ covariance @ of_residual.T
+    # Image noise of the fitted models' accuracies in scaled space: a block (f, f) per two settings.
+    at = np.arange(k + 1)[:, None] * m + fitted_rows
+    scaled = slopes[fitted_rows].T
+    blocks = covariance[at[:, None, :, None], at[None, :, None, :]]
+    blocks = blocks * scaled[:, None, :, None] * scaled[None, :, None, :]
+    of_residual = np.append(-w, 1.0)
+    noise_r = np.einsum("s,stij,t->ij", of_residual, blocks, of_residual)
     maker = np.eye(f) - line.design @ line.gram_inverse @ (line.design * v[:, None]).T
     image_part = float(v @ np.einsum("ij,jk,ik->i", maker, noise_r, maker)) / line.dof
     scatter = max(0.0, line.sigma**2 - image_part)
-
-    def spread(block: Floats) -> float:
-        """Σ_j v_j C_jj − Σ_jl v_j v_l C_jl / Σv: what noise C adds to a centred weighted sum."""
-        return float(v @ np.diag(block) - v @ block @ v / v.sum())
-
-    noise_x, noise_xy = np.empty((k, k)), np.empty(k)
-    for s in range(k):
-        left = pick_x[s] @ covariance[s * m : (s + 1) * m]
-        for t in range(k):
-            noise_x[s, t] = spread(left[:, t * m : (t + 1) * m] @ pick_x[t].T)
-        noise_xy[s] = spread(left[:, k * m :] @ pick_y.T)
-    corrected, gram_inverse = attenuation(line, noise_x, noise_xy)
+    # Σ_j v_j C_jj − Σ_jl v_j v_l C_jl / Σv: what noise C adds to a centred weighted sum.
+    added = np.einsum("stii,i->st", blocks, v)
+    added = added - np.einsum("i,stij,j->st", v, blocks, v) / v.sum()
+    corrected, gram_inverse = attenuation(line, added[:k, :k], added[:k, k])
     return JointNoise(
         var_fit=slope_beta**2 * scatter * np.einsum("ij,jk,ik->i", a, gram_inverse, a),
         var_id=var_id * shared,
         var_ood=var_ood * shared,
         coefficients=corrected,
         scatter=float(np.sqrt(scatter)),
-        gradient=np.concatenate([flat_x, grad_y], axis=1),
+        gradient=flat,
     )

@@ -7,6 +7,7 @@ import typer
 from shiftbed.cli.output import AsJson, Level, TestbedName, pairs, show
 
 TESTBED = "imagenet-testbed-2020"
+_FORM = "SETTING=ACCURACY"
 ScaleName = Annotated[str, typer.Option("--scale", help="linear, probit or logit.")]
 FitOn = Annotated[
     list[str] | None,
@@ -78,24 +79,12 @@ def place(
     """Place your model: its effective robustness per shift, with intervals, and what to cite."""
     from shiftbed.results.place import place
 
-    found = place(
-        testbed,
-        pairs(ids or [], "--id", "SETTING=ACCURACY"),
-        pairs(ood or [], "--ood", "SETTING=ACCURACY"),
-        predictions=pairs(predictions or [], "--predictions", "SETTING=FILE.npz"),
-        name=name,
-        model=model,
-        parent=parent,
-        multi=multi,
-        scale=scale,
-        fit_on=fit_on,
-        threshold=threshold,
-        knee=knee,
-        level=level,
-        fdr=fdr,
-        sensitivity=sensitivity,
-    )
-    show(found, json)
+    own: dict[str, Any] = {"name": name, "model": model, "parent": parent, "multi": multi}
+    own["predictions"] = pairs(predictions or [], "--predictions", "SETTING=FILE.npz")
+    given: dict[str, Any] = {"scale": scale, "fit_on": fit_on, "threshold": threshold, "knee": knee}
+    given |= {"level": level, "fdr": fdr, "sensitivity": sensitivity}
+    own |= {"id": pairs(ids or [], "--id", _FORM), "ood": pairs(ood or [], "--ood", _FORM)}
+    show(place(testbed, **own, **given), json)
 
 
 def fit(

@@ -53,7 +53,7 @@ class Placed(Drawn):
 
     model: str
     nearest: pl.DataFrame
-    """The models closest in (first) ID accuracy on the first shift, with their ρ."""
+    """The models closest in ID accuracy on the first shift, with their ρ; none for a plane."""
     sensitivity: tuple[Sensitivity, ...] | None = None
     """ρ under every defensible choice, by shift, where that was asked."""
 
@@ -167,7 +167,7 @@ def place(
         options=options,
         level=level,
         marked=(name,),
-        nearest=_nearest(table, own),
+        nearest=_nearest(table.head(0) if multi else table, own),
         sensitivity=tuple(tried) if sensitivity else None,
     )
 

@@ -64,7 +64,7 @@ class Sensitivity(Result):
         return int((self.frame["p_value"].drop_nulls() < 0.05).sum())
 
     def tables(self) -> Iterable[Table]:
-        verdict = "does not change" if self.sign_survives else "CHANGES"
+        verdict = "survives" if self.sign_survives else "does NOT survive"
         title = (
             f"{self.shift}: ρ under {len(self.values)} choices, {points(self.low)} to "
             f"{points(self.high)}; its sign {verdict}; out of line under {self.out_of_line}"
@@ -109,8 +109,8 @@ def sensitivity(
     A combination that cannot be computed is a row with the reason.
     """
     base = testbed.shift(shift)
-    name = testbed.model_names[testbed.model_index(model)]
-    row = testbed.model_index(name)
+    row = testbed.model_index(model)
+    name = testbed.model_names[row]
     rows = []
     for fit_set, scale, source, threshold, knee in product(
         _fit_sets(testbed),
@@ -123,15 +123,19 @@ def sensitivity(
             continue  # a knee is defined on one axis
         if threshold and source[0] != base.source[0]:
             continue  # the published threshold is on the published axis
-        variant = _variant(base, source, bool(knee))
-        record: dict[str, Any] = {
-            "fit_set": fit_set,
-            "scale": scale,
-            "id": " + ".join(source),
-            "threshold": threshold,
-            "knee": variant.knee,
-        }
-        rows.append(record | _one(testbed, variant, row, fit_set, scale, threshold, level))
+        at = base.knee if source == base.source else base.full_knee
+        variant = replace(base, source=source, knee=at if knee else None, full_source=None)
+        options: dict[str, Any] = {"scale": scale, "models": fit_set, "threshold": threshold}
+        rows.append(
+            {
+                "fit_set": fit_set,
+                "scale": scale,
+                "id": " + ".join(source),
+                "threshold": threshold,
+                "knee": variant.knee,
+                **_one(testbed, variant, row, options, level),
+            }
+        )
     frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
     found = Sensitivity(frame=frame, model=name, shift=base.name, level=level)
     if not found.values:
@@ -168,29 +172,11 @@ def _sources(testbed: Testbed, shift: Shift, row: int) -> list[tuple[str, ...]]:
     return sources
 
 
-def _variant(shift: Shift, source: tuple[str, ...], knee: bool) -> Shift:
-    at = shift.knee if source == shift.source else shift.full_knee
-    return replace(shift, source=source, knee=at if knee else None, full_source=None)
-
-
 def _one(
-    testbed: Testbed,
-    shift: Shift,
-    row: int,
-    fit_set: str,
-    scale: str,
-    threshold: float | None,
-    level: float,
+    testbed: Testbed, shift: Shift, row: int, options: dict[str, Any], level: float
 ) -> dict[str, Any]:
     try:
-        baseline = testbed.fit(
-            shift,
-            scale=scale,
-            models=fit_set,
-            threshold=threshold,
-            on_boundary="drop",
-            bootstrap=0,
-        )
+        baseline = testbed.fit(shift, **options, on_boundary="drop", bootstrap=0)
     except InputError as error:
         return {"why": str(error)}
     placed = testbed.judge(baseline, level=level).columns()

@@ -13,7 +13,7 @@ from shiftbed.analysis.trajectory import average_runs, peak
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Curve, Curves, Dots, Heatmap, Reference
 from shiftbed.records import Shift
-from shiftbed.results.correlation import NATURAL, synthetic_natural
+from shiftbed.results.correlation import NATURAL, correlate
 from shiftbed.results.predictors import predictors
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.testbed.record import Testbed
@@ -73,7 +73,7 @@ def synthetic(testbed: Testbed, natural: Shift, *, highlight: Sequence[str] = ()
         raise InputError(f"{testbed.name} has no synthetic shift")
     few = int((testbed.models["kind"] != "standard").sum()) < 3
     some = "all" if few else "kind!=standard"
-    found = synthetic_natural(testbed, synthetic=shifts, natural=[natural.name], models=some)
+    found = correlate(testbed, synthetic=shifts, natural=[natural.name], models=some).frame
     ranked = found.filter(pl.col("r").is_finite()).sort("r", descending=True)
     if not len(ranked):
         raise InputError(f"no synthetic shift of {testbed.name} has ρ for three models")
