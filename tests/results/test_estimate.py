@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from shiftbed.results.estimate import METHODS, label_free, rehearsal
+from shiftbed.results.estimate import METHODS, estimate, rehearsal
 from shiftbed.results.joint_answers import answers_from_store
 from tests.results.digits import write_store
 
@@ -22,7 +22,7 @@ def sides(store):
 
 
 def test_every_method_is_judged_beside_the_others(sides):
-    found = label_free(*sides)
+    found = estimate(*sides)
     assert found.not_computable == {}
     assert found.errors["method"].to_list() == list(METHODS)
     assert (found.errors["models"] == 8).all()
@@ -43,7 +43,7 @@ def test_the_estimates_do_not_see_the_labels(store, sides, tmp_path):
     bare = write_store(tmp_path / "bare", labelled=False)
     unlabelled = answers_from_store(bare, "noisy", scores=True, unlabelled=True)
     assert unlabelled.right is None
-    blind, seeing = label_free(sides[0], unlabelled), label_free(*sides)
+    blind, seeing = estimate(sides[0], unlabelled), estimate(*sides)
     assert blind.frame["estimate"].equals(seeing.frame["estimate"])
     assert blind.frame["truth"].null_count() == len(blind.frame)
     assert len(blind.errors) == 0
@@ -52,7 +52,7 @@ def test_the_estimates_do_not_see_the_labels(store, sides, tmp_path):
 
 def test_predicted_classes_alone_say_what_they_lack(sides):
     bare = [replace(side, scores={}) for side in sides]
-    found = label_free(*bare)
+    found = estimate(*bare)
     assert set(found.not_computable) == {"ATC-MC", "ATC-NE", "DoC", "AC"}
     assert "only predicted classes" in found.not_computable["ATC-MC"]
     assert set(found.frame["method"]) == {"ALine-S", "ALine-D", "ID"}
@@ -62,14 +62,14 @@ def test_probabilities_of_some_models_only(sides):
     scores = {name: score.copy() for name, score in sides[0].scores.items()}
     for score in scores.values():
         score[2:] = np.nan
-    found = label_free(replace(sides[0], scores=scores), sides[1])
+    found = estimate(replace(sides[0], scores=scores), sides[1])
     assert found.not_computable["ATC-MC"].startswith("for 6 models: needs probabilities")
     assert len(found.frame.filter(method="ATC-MC")) == 2
 
 
 def test_two_models_are_too_few_for_a_line_but_not_for_confidence(sides):
     two = [side.of(["model0", "model5"]) for side in sides]
-    found = label_free(*two)
+    found = estimate(*two)
     assert found.line is None
     assert "at least three models" in found.not_computable["ALine-S"]
     assert len(found.frame.filter(method="ATC-MC")) == 2
@@ -77,7 +77,7 @@ def test_two_models_are_too_few_for_a_line_but_not_for_confidence(sides):
 
 def test_right_and_wrong_alone(sides):
     bare = [replace(side, classes=None, scores={}) for side in sides]
-    found = label_free(*bare)
+    found = estimate(*bare)
     assert "only right and wrong" in found.not_computable["ALine-D"]
     assert found.frame["method"].unique().to_list() == ["ID"]
 
@@ -86,7 +86,7 @@ def test_the_lines_of_agreement_and_accuracy(sides):
     from scipy.special import ndtri
     from scipy.stats import linregress
 
-    found = label_free(*sides)
+    found = estimate(*sides)
     x, y = (ndtri(side.right.mean(axis=1)) for side in sides)
     line = linregress(x, y)
     assert found.accuracy_line == pytest.approx((line.slope, line.intercept))
@@ -104,11 +104,9 @@ def test_rehearsal(sides, predictions):
 
 def test_v2_without_labels(predictions):
     """The figure of the issue: mean absolute error per method, and why there is no ATC."""
-    from shiftbed.results.joint_answers import open_two
-
     names = ("imagenet-validation-original", "imagenetv2-b-33")
     files = [str(predictions / f"imagenetv2_67models_{name}.npz") for name in names]
-    found = label_free(*open_two(*files, None, None))
+    found = estimate(*files)
     errors = {r["method"]: r for r in found.errors.iter_rows(named=True)}
     assert errors["ALine-S"]["mae"] == pytest.approx(0.0201, abs=5e-5)
     assert errors["ALine-D"]["mae"] == pytest.approx(0.0201, abs=5e-5)

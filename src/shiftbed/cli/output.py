@@ -1,7 +1,8 @@
 """How results leave: rich tables for people, JSON for programs; numbers formatted in one place."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,7 @@ from shiftbed.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from shiftbed.results.charts import Drawn
+    from shiftbed.results.charts import Charted
 
 __all__ = ["interval", "number", "p_value", "percent", "points", "records"]
 
@@ -54,10 +55,16 @@ def show(result: Result, json: bool) -> None:
         result.print()
 
 
-def finish(
-    result: "Drawn", json: bool, output: Path | None, figure: Path | None, **chart: Any
-) -> None:
-    """Write a result's table and chart to the files asked for, and show it."""
+def call(function: Callable[..., "Charted"], given: Mapping[str, Any], **chart: Any) -> None:
+    """Call a function with the options of its command; write what is asked for, and show it.
+
+    ``given`` are the command's own arguments, under the names that the function has for them;
+    ``output``, ``figure`` and ``json`` stay here. ``chart`` are options of the result's chart.
+    """
+    output, figure, json = given["output"], given["figure"], given["json"]
+    check_files(output, figure)
+    names = signature(function).parameters
+    result = function(**{name: value for name, value in given.items() if name in names})
     if figure is not None:
         from shiftbed.page import save
 

@@ -12,11 +12,10 @@ from shiftbed.cli.output import (
     Figure,
     Level,
     Output,
-    check_files,
-    finish,
-    pairs,
+    call,
     show,
 )
+from shiftbed.cli.output import pairs as named
 from shiftbed.errors import InputError
 
 OnlyModels = Annotated[list[str] | None, typer.Option("--model", "-m", help="Only these models.")]
@@ -37,7 +36,7 @@ def similarity(
         str | None, typer.Option(help="Which setting, if there are several.")
     ] = None,
     model: OnlyModels = None,
-    pairwise: Annotated[
+    pairs: Annotated[
         bool, typer.Option("--pairs", help="Every pair, with McNemar's exact test.")
     ] = False,
     unsolved: Annotated[
@@ -74,30 +73,16 @@ def similarity(
     Agreement is the share of examples with the same predicted class; on correctness, the share
     that both get right or both wrong, which κ corrects for chance. -o writes the table of pairs.
     """
+    given = locals()
     from shiftbed.results.similarity import similarity as measure
 
-    check_files(output, figure)
-    found = measure(
-        source,
-        setting=setting,
-        model=model,
-        pairs=pairwise,
-        unsolved=unsolved,
-        baseline=baseline,
-        difficulty=difficulty,
-        group=pairs(group or [], "--group", "NAME=PATTERN"),
-        triplets=triplets,
-        cone=cone,
-        most=most,
-        level=level,
-    )
-    finish(found, json, output, figure)
+    call(measure, {**given, "group": named(group or [], "--group", "NAME=PATTERN")})
 
 
 def estimate(
     source: Source,
     target: Target = None,
-    ids: IdSetting = None,
+    id: IdSetting = None,
     ood: OodSetting = None,
     model: OnlyModels = None,
     most: Most = 20,
@@ -110,17 +95,16 @@ def estimate(
 
     If OOD labels are there they only serve to say how far off each method is.
     """
+    given = locals()
     from shiftbed.results.estimate import estimate as measure
 
-    check_files(output, figure)
-    found = measure(source, target, id=ids, ood=ood, model=model, most=most, level=level)
-    finish(found, json, output, figure)
+    call(measure, given)
 
 
 def mix(
     source: Source,
     target: Target = None,
-    ids: IdSetting = None,
+    id: IdSetting = None,
     ood: OodSetting = None,
     model: Annotated[
         list[str] | None,
@@ -137,11 +121,10 @@ def mix(
     With two --model: their chord. Without: ensembles of the best 3, 5, 10 and all models, by vote
     and, where a store kept the logits, by mean probability.
     """
+    given = locals()
     from shiftbed.results.mix import mix as make
 
-    check_files(output, figure)
-    found = make(source, target, id=ids, ood=ood, model=model, scale=scale, level=level)
-    finish(found, json, output, figure)
+    call(make, given)
 
 
 def consistency(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from shiftbed.cli.lines import ScaleName
-from shiftbed.cli.output import AsJson, Figure, Level, Output, check_files, finish, pairs, show
+from shiftbed.cli.output import AsJson, Figure, Level, Output, call, check_files, pairs, show
 from shiftbed.errors import InputError, unknown
 
 Source = Annotated[
@@ -60,26 +60,10 @@ def predictiveness(
     json: AsJson = False,
 ) -> None:
     """Which metric predicts OOD error? Averaged correlations over (ID, OOD) pairs."""
+    arguments = locals()
     from shiftbed.results.predictiveness import predictiveness as measure
 
-    check_files(output, figure)
-    found = measure(
-        source,
-        show=show,
-        method=method,
-        target=target,
-        given=given,
-        by=by,
-        kind=kind,
-        task=task,
-        also=also,
-        upstream=upstream,
-        unit=unit,
-        bootstrap=bootstrap,
-        seed=seed,
-        level=level,
-    )
-    finish(found, json, output, figure)
+    call(measure, arguments)
 
 
 def predictors(
@@ -156,7 +140,7 @@ def factors(
             "on each test set is a column."
         ),
     ] = "metrics",
-    number_of: Annotated[
+    factors: Annotated[
         int | None, typer.Option("--factors", help="How many factors (default: --choose-by).")
     ] = None,
     choose_by: Annotated[
@@ -184,28 +168,10 @@ def factors(
     json: AsJson = False,
 ) -> None:
     """What do many metrics measure? Factor analysis over networks, with intervals."""
+    given = locals()
     from shiftbed.results.factors import factors as measure
 
-    check_files(output, figure)
-    found = measure(
-        source,
-        metric=metric,
-        columns=columns,
-        factors=number_of,
-        choose_by=choose_by,
-        extraction=extraction,
-        rotation=rotation,
-        kaiser=kaiser,
-        resample=resample,
-        kind=kind,
-        task=task,
-        also=also,
-        only=only,
-        bootstrap=bootstrap,
-        seed=seed,
-        level=level,
-    )
-    finish(found, json, output, figure)
+    call(measure, given)
 
 
 def patterns(
@@ -237,6 +203,7 @@ def patterns(
     json: AsJson = False,
 ) -> None:
     """Which shape has OOD over ID accuracy: line, vertical, horizontal, decreasing, none?"""
+    given = locals()
     from shiftbed.results.patterns import DRAWN
     from shiftbed.results.patterns import patterns as measure
 
@@ -244,22 +211,10 @@ def patterns(
         raise InputError("--draw goes with --figure")
     if draw is not None and draw not in DRAWN:
         raise unknown("figure", draw, DRAWN)
-    check_files(output, figure)
     sizes = pairs(images or [], "--images", "SETTING=N")
-    found = measure(
-        source,
-        classes=_classes(classes or []),
-        images={name: _whole(text, "--images") for name, text in sizes.items()},
-        groups=groups,
-        scale=scale,
-        kind=kind,
-        task=task,
-        only=only,
-        bootstrap=bootstrap,
-        seed=seed,
-        level=level,
-    )
-    finish(found, json, output, figure, draw=draw or "scatters")
+    given["classes"] = _classes(classes or [])
+    given["images"] = {name: _whole(text, "--images") for name, text in sizes.items()}
+    call(measure, given, draw=draw or "scatters")
 
 
 def _classes(texts: list[str]) -> dict[str, int]:
@@ -323,25 +278,7 @@ def effects(
     json: AsJson = False,
 ) -> None:
     """What does a recipe do? Paired differences, architectures, normalised gaps, difficulty."""
+    given = locals()
     from shiftbed.results.effects import effects as measure
 
-    check_files(output, figure)
-    found = measure(
-        source,
-        show=show,
-        column=column,
-        of=of or (),
-        against=against or (),
-        metric=metric,
-        alternative=alternative,
-        match=match,
-        unit=unit,
-        select=select,
-        over=over,
-        kind=kind,
-        task=task,
-        bootstrap=bootstrap,
-        seed=seed,
-        level=level,
-    )
-    finish(found, json, output, figure)
+    call(measure, given)

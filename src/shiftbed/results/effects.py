@@ -22,7 +22,7 @@ from shiftbed.analysis.intervals import benjamini_hochberg, check_level
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.display import Table, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.charts import Drawn
+from shiftbed.results.charts import Charted
 from shiftbed.results.pairs import Source, name_of, notes_of, open_pairs
 from shiftbed.results.predictiveness import Study, by_group, interval_table, study
 
@@ -100,7 +100,7 @@ def effects(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RecipeEffects(Drawn):
+class RecipeEffects(Charted):
     """One of the four tables of ``effects``, in ``frame``."""
 
     source: str

@@ -21,7 +21,7 @@ from shiftbed.analysis.label_free import (
 )
 from shiftbed.display import Row, Table, percent, points, records
 from shiftbed.errors import InputError
-from shiftbed.results.charts import Drawn
+from shiftbed.results.charts import Charted
 from shiftbed.results.joint_answers import (
     MAX_PROBABILITY,
     NEGATIVE_ENTROPY,
@@ -74,34 +74,27 @@ def estimate(
     first, second = open_two(source, target, id, ood, scores=True)
     if model:
         first, second = first.of(model), second.of(model)
-    return label_free(first, second, most=most, level=level)
-
-
-def label_free(
-    source: JointAnswers, target: JointAnswers, *, most: int = 20, level: float = 0.95
-) -> "Estimates":
-    """All methods for the models that two settings share."""
-    whole = source
-    source, target = matched(source, target)
-    right = source.judged()
+    rehearsed = rehearsal(first)
+    first, second = matched(first, second)
+    right = first.judged()
     missing: dict[str, str] = {}
-    line = _line(source, target, level, missing)
+    line = _line(first, second, level, missing)
     rows: list[dict[str, Any]] = []
-    for i, model in enumerate(source.models):
+    for i, name in enumerate(first.models):
         row = {
-            "model": model,
+            "model": name,
             "id_accuracy": float(right[i].mean()),
-            "truth": None if target.right is None else float(target.right[i].mean()),
-            "n_id": source.n,
-            "n_ood": target.n,
+            "truth": None if second.right is None else float(second.right[i].mean()),
+            "n_id": first.n,
+            "n_ood": second.n,
         }
-        for method, one in _estimates(source, target, line, i, level):
+        for method, one in _estimates(first, second, line, i, level):
             ends = {"estimate": one.value, "low": one.low, "high": one.high, "note": one.note}
             rows.append(row | {"method": method} | ends)
     for method, score in _NEEDS.items():
-        without = len(source.models) - sum(row["method"] == method for row in rows)
+        without = len(first.models) - sum(row["method"] == method for row in rows)
         if without:
-            which = "" if without == len(source.models) else f"for {without} models: "
+            which = "" if without == len(first.models) else f"for {without} models: "
             missing[method] = f"{which}needs {_WORDS[score]}"
     frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(
         pl.col("estimate", "low", "high").fill_nan(None),
@@ -112,20 +105,20 @@ def label_free(
     frame = frame.sort(by_method, maintain_order=True)
     return Estimates(
         frame=frame,
-        source=source.setting,
-        target=target.setting,
+        source=first.setting,
+        target=second.setting,
         line=line,
         errors=_errors(frame),
         not_computable=missing,
-        accuracy_line=None if target.right is None else _accuracy_line(right, target.right),
-        rehearsed=rehearsal(whole),
+        accuracy_line=None if second.right is None else _accuracy_line(right, second.right),
+        rehearsed=rehearsed,
         most=most,
         level=level,
     )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Estimates(Drawn):
+class Estimates(Charted):
     """Estimates of OOD accuracy; ``frame`` has a row per method and model.
 
     model, method, id_accuracy, estimate, low, high, truth, n_id, n_ood, note, error.

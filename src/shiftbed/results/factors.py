@@ -12,7 +12,7 @@ from shiftbed.analysis.factors import Factors, factor_analysis
 from shiftbed.analysis.pairs import COLUMNS, network_table, settings_table
 from shiftbed.display import Table, counted, number, records
 from shiftbed.errors import unknown
-from shiftbed.results.charts import Drawn
+from shiftbed.results.charts import Charted
 from shiftbed.results.pairs import Source, name_of, open_pairs
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def factors(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class FactorStudy(Drawn):
+class FactorStudy(Charted):
     """Factors of a study's metrics; ``frame`` has a row per metric and factor."""
 
     source: str

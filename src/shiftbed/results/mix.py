@@ -13,7 +13,7 @@ from shiftbed.analysis.mixing import majority_vote, mean_probability, mixed, rob
 from shiftbed.analysis.robustness import Robustness
 from shiftbed.display import Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError
-from shiftbed.results.charts import Drawn
+from shiftbed.results.charts import Charted
 from shiftbed.results.joint_answers import (
     JointAnswers,
     Source,
@@ -70,7 +70,7 @@ def mix(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MadeClassifiers(Drawn):
+class MadeClassifiers(Charted):
     """Classifiers made of others; ``frame`` has a row for each, with accuracies and ρ."""
 
     source: str

@@ -15,7 +15,7 @@ from shiftbed.analysis.patterns import PATTERNS, Pattern, Rules, classify
 from shiftbed.analysis.trust import Limits, Trust, trust_line
 from shiftbed.display import Row, Table, counted, number, percent, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.charts import Drawn
+from shiftbed.results.charts import Charted
 from shiftbed.results.pairs import Source, name_of, open_pairs
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
@@ -79,7 +79,7 @@ def patterns(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class PatternStudy(Drawn):
+class PatternStudy(Charted):
     """The pattern of every pair, a row each in ``frame``, and how often each occurs by task."""
 
     source: str

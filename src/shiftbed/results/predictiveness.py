@@ -21,7 +21,7 @@ from shiftbed.analysis.predictiveness import (
 )
 from shiftbed.display import Cell, Row, Table, counted, number, p_value, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.charts import Drawn
+from shiftbed.results.charts import Charted
 from shiftbed.results.pairs import Source, name_of, notes_of, open_pairs
 from shiftbed.results.pairs.added import with_upstream
 
@@ -90,7 +90,7 @@ def predictiveness(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MetricPredictiveness(Drawn):
+class MetricPredictiveness(Charted):
     """How well metrics predict OOD error; ``frame`` is the table that was asked for."""
 
     source: str

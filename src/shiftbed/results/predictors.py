@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from shiftbed.analysis.predictors import Predictor, predictor, ranks
 from shiftbed.display import Row, Table, number, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.charts import Drawn
+from shiftbed.results.charts import Charted
 from shiftbed.scales import PROBIT
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
@@ -81,7 +81,7 @@ def predictors(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class PredictorTable(Drawn):
+class PredictorTable(Charted):
     """What predicts OOD accuracy; ``frame`` has a row per OOD set, metric and group.
 
     ood, metric, group, slope, its ends, r2, its ends, n, rank, note. The group called average is

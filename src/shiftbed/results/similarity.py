@@ -26,7 +26,7 @@ from shiftbed.analysis.similarity import similarity as count_similarity
 from shiftbed.analysis.similarity import unsolved as count_unsolved
 from shiftbed.display import Row, Table, number, p_value, percent, points, records
 from shiftbed.errors import InputError
-from shiftbed.results.charts import Drawn
+from shiftbed.results.charts import Charted
 from shiftbed.results.joint_answers import JointAnswers, Source, matched, open_answers
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Closeness:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ModelSimilarity(Drawn):
+class ModelSimilarity(Charted):
     """How alike the models of a setting answer; ``frame`` has a row per pair of models."""
 
     setting: str

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from shiftbed.analysis.intervals import check_level, clopper_pearson
 from shiftbed.display import Row, Table, interval, percent, points, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.charts import Drawn
+from shiftbed.results.charts import Charted
 from shiftbed.results.corruption_error import WHERE, corrupted_settings
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
@@ -81,7 +81,7 @@ def transfer(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class TransferGrid(Drawn):
+class TransferGrid(Charted):
     """Trained on × tested on; ``frame`` has a row per cell."""
 
     source: str

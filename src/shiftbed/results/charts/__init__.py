@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Drawn(Result):
+class Charted(Result):
     """A result that has a chart."""
 
     @abstractmethod
