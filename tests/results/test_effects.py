@@ -196,12 +196,12 @@ def test_full_against_head_only():
     info = {"tuned": ["full", "full", "head", "head"]}
     one = plain([[0.1, 0.4], [0.1, 0.4], [0.4, 0.6], [0.2, 0.4]], info=info, source="a")
     two = plain([[0.2, 0.4], [0.2, 0.4], [0.4, 0.6], [0.4, 0.6]], info=info, source="b")
-    found = full_and_head([one, two], "tuned", "full", "head")
+    found = full_and_head([one, two], "tuned", ["full"], ["head"])
     own = found.filter(where="id").row(0, named=True)
     assert own["gap"] == pytest.approx((0.85 - 0.65) / 0.85)
     assert own["low"] <= own["gap"] <= own["high"]
     assert own["id_sets"] == 2
     with pytest.raises(InputError, match="value of tuned"):
-        full_and_head([one], "tuned", "full", "heads")
-    alone = full_and_head([one], "tuned", "full", "head").row(0, named=True)
+        full_and_head([one], "tuned", ["full"], ["heads"])
+    alone = full_and_head([one], "tuned", ["full"], ["head"]).row(0, named=True)
     assert alone["note"] == "no interval from one ID set"

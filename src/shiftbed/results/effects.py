@@ -1,7 +1,8 @@
 """What does a recipe do? ``effects``: differences, architectures, gaps, difficulty (wenzel2022)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,23 +35,13 @@ ALL = "all"
 """The row of an architecture table that is over all tasks."""
 
 
-_SIDES = ("column", "of", "against")
-_TAKES = {
-    "differences": (*_SIDES, "metric", "alternative", "match", "unit"),
-    "architectures": ("column", "select", "over"),
-    "difficulty": ("bootstrap", "seed"),
-    "head": (*_SIDES, "bootstrap", "seed"),
-}
-"""Which options each table takes."""
-
-
 def effects(
     source: Source,
     *,
     show: str = "differences",
     column: str | None = None,
-    of: Sequence[str] = (),
-    against: Sequence[str] = (),
+    of: Sequence[str] | None = None,
+    against: Sequence[str] | None = None,
     metric: Sequence[str] | None = None,
     alternative: str | None = None,
     match: Sequence[str] | None = None,
@@ -69,9 +60,10 @@ def effects(
     ``head`` (``full_and_head``), which take the options of these functions; any other is refused.
     ``kind`` and ``task`` as in ``open_pairs``.
     """
-    if show not in _TAKES:
-        raise unknown("table", show, _TAKES)
-    given = {
+    if show not in _TABLES:
+        raise unknown("table", show, _TABLES)
+    takes = signature(_TABLES[show]).parameters
+    given: dict[str, Any] = {
         "column": column,
         "of": of,
         "against": against,
@@ -84,19 +76,76 @@ def effects(
         "bootstrap": bootstrap,
         "seed": seed,
     }
-    options = {name: one for name, one in given.items() if one is not None and one not in ((), [])}
+    options = {name: one for name, one in given.items() if one is not None and one != []}
     for name in options:
-        if name not in _TAKES[show]:
+        if name not in takes:
             raise InputError(f"--{name} does not go with --show {show}")
-    if "of" in _TAKES[show] and not set(_SIDES) <= set(options):
+    if "of" in takes and not {"column", "of", "against"} <= set(options):
         raise InputError(f"{show} needs --column with --of and --against, values of that column")
     pairs = open_pairs(source, kind=kind, task=task)
+    options |= {"level": level} if "level" in takes else {}
+    used = {name: one.default for name, one in takes.items()} | options
+    frame = _TABLES[show](pairs, **options)
+    sides = {name: " + ".join(given[name] or ()) for name in ("of", "against")}
+    claim = by_task = trend = None
+    if show == "differences":
+        better = "lower (better)" if used["alternative"] == "less" else "higher (worse)"
+        claim = f"{sides['of']} is {better} than {sides['against']}"
+    if show == "difficulty":
+        by_task, trend = difficulty_effect(study(pairs, **options), frame)
     return RecipeEffects(
-        **_MAKE[show](pairs, level, **options),
-        notes=tuple(notes_of(pairs, held_out=False)),
+        frame=frame,
+        notes=(*_remarks(show, frame, used, claim), *notes_of(pairs, held_out=False)),
         source=name_of(source),
         show=show,
+        title=_TITLES[show].format_map(used | sides),
+        alternative=claim,
+        by_task=by_task,
+        trend=trend,
     )
+
+
+_TITLES = {
+    "differences": "{column}, {of} minus {against}",
+    "architectures": "errors by {column}",
+    "difficulty": "how hard each task's shifts are",
+    "head": "normalised gap between {of} and {against}",
+}
+
+
+def _remarks(
+    show: str, frame: pl.DataFrame, used: Mapping[str, Any], claim: str | None
+) -> Iterable[str]:
+    """How to read a table."""
+    if show == "differences":
+        unit = used["unit"]
+        yield (
+            f"One-sided Wilcoxon signed-rank p-values; alternative: {claim}. q: Benjamini–Hochberg "
+            f"over the rows. One difference per {unit}; the median with its "
+            f"{100 * used['level']:g} % interval."
+        )
+        if unit == "id-set" and 0 < max(frame["n"].to_list(), default=0) < 6:
+            yield "Few ID sets: --unit network compares networks, which share an ID set."
+        if unit == "network":
+            yield "Networks of one ID set are not independent: the p-values are too small."
+    elif show == "architectures":
+        chosen_by = frame["chosen_by"][0]
+        yield (
+            f"On each ID set the network with the lowest {chosen_by}; mean and standard error; "
+            f"all: over {used['over']}. The gap is OOD − ID error."
+        )
+        if chosen_by == "id:error":
+            yield "Chosen on the ID test error itself, which flatters the ID column."
+    else:
+        drawn = f"{100 * used['level']:g} % intervals from {used['bootstrap']} resamples of"
+        if show == "head":
+            full, head = used["of"][0], used["against"][0]
+            yield f"gap: ({full} − {head})/{full} accuracy; {drawn} ID sets."
+        else:
+            yield (
+                f"gap: (ID − OOD)/ID accuracy; {drawn} pairs; deviation: of the pairs' own gaps; "
+                "scaled: 0 for the easiest task, 1 for the hardest."
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -106,13 +155,11 @@ class RecipeEffects(Charted):
     source: str
     show: str
     title: str
-    remarks: tuple[str, ...]
-    """How to read the table."""
-    alternative: str = ""
+    alternative: str | None
     """What the p-values of differences speak for."""
-    by_task: pl.DataFrame | None = None
+    by_task: pl.DataFrame | None
     """With difficulty: the predictiveness of each metric in each task."""
-    trend: pl.DataFrame | None = None
+    trend: pl.DataFrame | None
     """With difficulty: does predictiveness depend on it?"""
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,11 +167,11 @@ class RecipeEffects(Charted):
         if self.by_task is not None and self.trend is not None:
             more |= {"predictiveness": records(self.by_task), "trend": records(self.trend)}
         found = {"source": self.source, "show": self.show, "rows": records(self.frame)}
-        return found | more | {"notes": [*self.remarks, *self.notes]}
+        return found | more | {"notes": list(self.notes)}
 
     def tables(self) -> Iterable[Table]:
         title = f"{self.source}: {self.title}"
-        yield interval_table(title, self.frame, [*self.remarks, *self.notes])
+        yield interval_table(title, self.frame, self.notes)
         if self.trend is not None:
             title = "Does predictiveness depend on it? Spearman's r over tasks"
             yield interval_table(title, self.trend)
@@ -136,107 +183,10 @@ class RecipeEffects(Charted):
         title = f"{self.source}: {self.title}"
         if self.by_task is not None:
             return charts.difficulty_panels(self.frame, self.by_task, title=title)
-        if self.show == "differences":
+        if self.alternative is not None:
             return charts.effect_bars(self.frame, title=title, alternative=self.alternative)
         draw = charts.architecture_dots if self.show == "architectures" else charts.head_bars
         return draw(self.frame, title=title)
-
-
-def _differences(
-    pairs: Sequence[PairTable],
-    level: float,
-    *,
-    column: str,
-    of: Sequence[str],
-    against: Sequence[str],
-    alternative: str = "less",
-    unit: str = "id-set",
-    **options: Any,
-) -> dict[str, Any]:
-    frame = differences(
-        pairs, column, of, against, alternative=alternative, unit=unit, level=level, **options
-    )
-    left, right = " + ".join(of), " + ".join(against)
-    better = "lower (better)" if alternative == "less" else "higher (worse)"
-    claim = f"{left} is {better} than {right}"
-    remarks = [
-        f"One-sided Wilcoxon signed-rank p-values; alternative: {claim}. q: Benjamini–Hochberg "
-        f"over the rows. One difference per {unit}; the median with its {100 * level:g} % interval."
-    ]
-    if unit == "id-set" and 0 < max(frame["n"].to_list(), default=0) < 6:
-        remarks.append("Few ID sets: --unit network compares networks, which share an ID set.")
-    if unit == "network":
-        remarks.append("Networks of one ID set are not independent: the p-values are too small.")
-    title = f"{column}, {left} minus {right}"
-    return {"frame": frame, "title": title, "remarks": tuple(remarks), "alternative": claim}
-
-
-def _head(
-    pairs: Sequence[PairTable],
-    level: float,
-    *,
-    column: str,
-    of: Sequence[str],
-    against: Sequence[str],
-    bootstrap: int = 1000,
-    seed: int = 0,
-) -> dict[str, Any]:
-    if len(of) != 1 or len(against) != 1:
-        raise InputError("head compares one value (--of, the full model) with one (--against)")
-    full, head = of[0], against[0]
-    frame = full_and_head(pairs, column, full, head, bootstrap=bootstrap, seed=seed, level=level)
-    remark = (
-        f"gap: ({full} − {head})/{full} accuracy; {100 * level:g} % intervals from {bootstrap} "
-        "resamples of ID sets."
-    )
-    title = f"normalised gap between {full} and {head}"
-    return {"frame": frame, "title": title, "remarks": (remark,)}
-
-
-def _architectures(
-    pairs: Sequence[PairTable],
-    level: float,
-    *,
-    column: str = "architecture",
-    select: str | None = None,
-    over: str = "pairs",
-) -> dict[str, Any]:
-    frame = architectures(pairs, column=column, select=select, over=over)
-    chosen_by = frame["chosen_by"][0]
-    remarks = [
-        "On each ID set the network with the lowest "
-        f"{chosen_by}; mean and standard error; all: over {over}. The gap is OOD − ID error."
-    ]
-    if chosen_by == "id:error":
-        remarks.append("Chosen on the ID test error itself, which flatters the ID column.")
-    return {"frame": frame, "title": f"errors by {column}", "remarks": tuple(remarks)}
-
-
-def _difficulty(
-    pairs: Sequence[PairTable],
-    level: float,
-    *,
-    bootstrap: int = 1000,
-    seed: int = 0,
-) -> dict[str, Any]:
-    frame = difficulty(pairs, bootstrap=bootstrap, seed=seed, level=level)
-    of = study(pairs, bootstrap=bootstrap, seed=seed, level=level)
-    by_task, trend = difficulty_effect(of, frame)
-    remark = (
-        f"gap: (ID − OOD)/ID accuracy; {100 * level:g} % intervals from {bootstrap} resamples of "
-        "pairs; deviation: of the pairs' own gaps; scaled: 0 for the easiest task, 1 for the "
-        "hardest."
-    )
-    made = {"frame": frame, "title": "how hard each task's shifts are", "remarks": (remark,)}
-    return made | {"by_task": by_task, "trend": trend}
-
-
-_MAKE: Mapping[str, Any] = {
-    "differences": _differences,
-    "architectures": _architectures,
-    "difficulty": _difficulty,
-    "head": _head,
-}
 
 
 def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
@@ -407,8 +357,8 @@ def _mean_accuracies(pair: PairTable) -> tuple[float, float]:
 def full_and_head(
     pairs: Sequence[PairTable],
     column: str,
-    full: str,
-    head: str,
+    of: Sequence[str],
+    against: Sequence[str],
     *,
     bootstrap: int = 1000,
     seed: int = 0,
@@ -416,17 +366,19 @@ def full_and_head(
 ) -> pl.DataFrame:
     """(acc_full − acc_head)/acc_full by task, on ID and on OOD data (Fig. S7).
 
-    ``full`` and ``head`` are values of a recipe column. Accuracies are averaged over the networks
-    of an ID set (OOD: over its OOD sets too), then over the task's ID sets, which the bootstrap
-    draws.
+    ``of`` and ``against`` are one value each of a recipe column, the full model's and the head's.
+    Accuracies are averaged over the networks of an ID set (OOD: over its OOD sets too), then over
+    the task's ID sets, which the bootstrap draws.
     """
+    if len(of) != 1 or len(against) != 1:
+        raise InputError("head compares one value (--of, the full model) with one (--against)")
     check_level(level)
     rng, rows = np.random.default_rng(seed), []
     for task in dict.fromkeys(pair.task for pair in pairs):
         sets = [here for (t, _), here in id_sets(pairs).items() if t == task]
         for where in ("id", "ood"):
             means = np.array(
-                [_by_value(here, f"{where}:error", column, (full, head)) for here in sets]
+                [_by_value(here, f"{where}:error", column, (of[0], against[0])) for here in sets]
             )
             means = means[np.isfinite(means).all(axis=1)]
             row = vars(gap_of(means, bootstrap, rng, level, unit="ID set"))
@@ -465,3 +417,11 @@ def difficulty_effect(of: Study, hard: pl.DataFrame) -> tuple[pl.DataFrame, pl.D
         found = rank_trend(there["gap"].to_numpy(), there["r"].to_numpy(), of.level)
         rows.append({"metric": metric, **vars(found)})
     return points, _frame(rows).rename({"n": "tasks"})
+
+
+_TABLES: dict[str, Callable[..., pl.DataFrame]] = {
+    "differences": differences,
+    "architectures": architectures,
+    "difficulty": difficulty,
+    "head": full_and_head,
+}

@@ -1,7 +1,7 @@
 """Which metric predicts OOD error? ``predictiveness``: scores, a matrix, transfer (wenzel2022)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -207,6 +207,12 @@ class Study:
     level: float = 0.95
     unit: str = "pair"
 
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise unknown("unit of the bootstrap", self.unit, UNITS)
+        if self.bootstrap < 100:
+            raise InputError(f"bootstrap must be at least 100 resamples, got {self.bootstrap}")
+
     def average(self, values: Floats, cells: Sequence[tuple[str, str]] = ()) -> TaskMean:
         """(pairs, quantities) averaged with equal weight per task.
 
@@ -238,7 +244,7 @@ class Study:
         )
 
     def where(self, rows: NDArray[Any]) -> "Study":
-        return Study(**{**vars(self), "found": self.found.where(rows)})
+        return replace(self, found=self.found.where(rows))
 
 
 def _on_ood(metric: str) -> bool:
@@ -251,28 +257,13 @@ def study(
     method: str = "spearman",
     target: str = "ood:error",
     given: str = "id:error",
-    bootstrap: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
-    unit: str = "pair",
+    **intervals: Any,
 ) -> Study:
-    """What the tables of this module are made from."""
-    if unit not in UNITS:
-        raise unknown("unit of the bootstrap", unit, UNITS)
-    if bootstrap < 100:
-        raise InputError(f"bootstrap must be at least 100 resamples, got {bootstrap}")
+    """What the tables of this module are made from; ``intervals`` are the other fields of it."""
     if target == given:
         raise InputError(f"cannot adjust {target} for itself; name another metric to adjust for")
     found = correlations(pairs, method=method, target=target, given=given)
-    return Study(
-        found=found,
-        target=target,
-        given=given,
-        bootstrap=bootstrap,
-        seed=seed,
-        level=level,
-        unit=unit,
-    )
+    return Study(found=found, target=target, given=given, **intervals)
 
 
 def scores(of: Study) -> pl.DataFrame:

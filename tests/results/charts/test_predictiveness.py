@@ -67,7 +67,7 @@ def test_architectures_and_head():
     dots = charts.architecture_dots(effect_tables.architectures(found), title="t")
     assert dots.names == ("ViT", "ResNet")
     assert (dots.x_low < dots.x).all()
-    head = effect_tables.full_and_head(found, "augmentation", "none", "AugMix")
+    head = effect_tables.full_and_head(found, "augmentation", ["none"], ["AugMix"])
     bars = charts.head_bars(head, title="t")
     assert bars.series == ("ID data", "OOD data")
     with pytest.raises(InputError, match="over all tasks"):

@@ -1,8 +1,8 @@
 """Plain files to pair tables: CSV, Parquet or JSON, long or wide."""
 
-import io
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,8 @@ import polars as pl
 
 from shiftbed.analysis.pairs import WHERE, PairTable, metric_name
 from shiftbed.errors import InputError, unknown
+from shiftbed.reading.tables import read_bytes, read_table
 
-LIMIT = 2**30
-"""No file of a study is larger than this."""
 KEYS = ("task", "id", "ood", "model")
 LONG = (*KEYS, "where", "metric", "value")
 _ACCURACIES = ("accuracy", "top1")
@@ -31,10 +30,7 @@ def read_pairs(path: str | Path) -> tuple[PairTable, ...]:
     ``open_pairs``.
     """
     path = str(path)
-    frame = _read(Path(path))
-    frame = frame.rename({name: name.strip() for name in frame.columns})
-    if not len(frame):
-        raise InputError(f"{path}: no rows")
+    frame = _read(path)
     for name in KEYS:
         if name not in frame.columns:
             raise InputError(f"{path}: no column {name!r}; needed are {', '.join(KEYS)}")
@@ -53,69 +49,27 @@ def read_pairs(path: str | Path) -> tuple[PairTable, ...]:
     return tuple(_wide(path, *_widen(path, frame)))
 
 
-# --- files to frames -----------------------------------------------------------------------------
-
-
-def _read(path: Path) -> pl.DataFrame:
-    try:
-        if path.stat().st_size > LIMIT:
-            raise InputError(f"{path}: over {LIMIT // 2**20} MiB, too large for a study")
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    if not data.strip():
-        raise InputError(f"{path}: empty")
-    suffix = path.suffix.lower()
-    try:
-        if data.startswith(b"PAR1") or suffix == ".parquet":
-            frame = pl.read_parquet(io.BytesIO(data))
-        elif suffix == ".json":
-            frame = _from_json(json.loads(data))
-        else:
-            frame = pl.read_csv(
-                io.BytesIO(data.decode("utf-8-sig").encode()),
-                infer_schema=False,
-                separator="\t" if suffix == ".tsv" else ",",
-            )
-    except (ValueError, OSError, MemoryError, RecursionError, pl.exceptions.PolarsError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:150]
-        raise InputError(f"{path}: cannot be read as a table: {reason}") from None
-    except pl.exceptions.PanicException:
-        raise InputError(f"{path}: a damaged file") from None
-    for name, kind in frame.schema.items():
-        if kind.is_nested() or kind in (pl.Binary, pl.Object):
-            raise InputError(f"{path}, column {name!r}: holds {kind}, not numbers or text")
-    return frame
-
-
-def _from_json(found: Any) -> pl.DataFrame:
-    if isinstance(found, dict):
-        if not all(isinstance(v, list) for v in found.values()):
-            raise InputError("expected a list of rows or columns of lists")
-        return pl.DataFrame(found, strict=False)
-    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
-        raise InputError("expected a list of rows or columns of lists")
-    return pl.DataFrame(found, strict=False, infer_schema_length=None)
-
-
-# --- frames to pair tables -----------------------------------------------------------------------
+def _read(path: str) -> pl.DataFrame:
+    """All columns as text, null where empty."""
+    data = read_bytes(path)
+    if path.lower().endswith(".json") and data.lstrip().startswith(b"{"):
+        with suppress(ValueError, RecursionError, TypeError, pl.exceptions.PolarsError):
+            columns = json.loads(data)
+            if all(isinstance(values, list) for values in columns.values()):
+                return pl.DataFrame(columns, strict=False).cast(pl.String)
+    return read_table(path, data).frame
 
 
 def _numbers(path: str, column: pl.Series) -> pl.Series:
     """Numbers, null where a cell is empty; anything else is refused with its row."""
-    if column.dtype == pl.Boolean:
-        raise InputError(f"{path}, column {column.name!r}: true and false are no numbers")
-    if column.dtype.is_numeric():
-        values = column.cast(pl.Float64).fill_nan(None)
-    else:
-        text = column.cast(pl.String).str.strip_chars()
-        text = text.set(text.is_in(["", "nan", "NaN", "NA", "null"]).fill_null(True), None)
-        values = text.cast(pl.Float64, strict=False)
-        bad = (text.is_not_null() & values.is_null()).arg_true()
-        if len(bad):
-            raise InputError(
-                f"{path}, row {bad[0] + 1}, {column.name!r}: {text[bad[0]]!r} is not a number"
-            )
+    text = column.cast(pl.String)
+    text = text.set(text.is_in(["", "nan", "NaN", "NA", "null"]).fill_null(True), None)
+    values = text.cast(pl.Float64, strict=False)
+    bad = (text.is_not_null() & values.is_null()).arg_true()
+    if len(bad):
+        raise InputError(
+            f"{path}, row {bad[0] + 1}, {column.name!r}: {text[bad[0]]!r} is not a number"
+        )
     infinite = values.is_infinite().fill_null(False).arg_true()
     if len(infinite):
         raise InputError(f"{path}, row {infinite[0] + 1}, {column.name!r}: not a finite number")
@@ -124,7 +78,7 @@ def _numbers(path: str, column: pl.Series) -> pl.Series:
 
 def _filled(path: str, frame: pl.DataFrame, name: str) -> pl.DataFrame:
     """The frame with a column as trimmed text that no row lacks."""
-    text = frame[name].cast(pl.String).str.strip_chars().fill_null("")
+    text = frame[name].fill_null("")
     empty = (text == "").arg_true()
     if len(empty):
         raise InputError(f"{path}, row {empty[0] + 1}: {name!r} is empty")
@@ -232,12 +186,7 @@ def _typed(frame: pl.DataFrame, info: list[str]) -> dict[str, pl.Series]:
     """Recipe columns as numbers where every value is one, else as text."""
     typed = {}
     for name in info:
-        column = frame[name]
-        if column.dtype.is_numeric():
-            typed[name] = column.cast(pl.Float64)
-            continue
-        text = column.cast(pl.String).str.strip_chars()
-        text = text.set((text == "").fill_null(True), None)
+        text = frame[name]
         numbers = text.cast(pl.Float64, strict=False)
         whole = numbers.null_count() == text.null_count() and numbers.null_count() < len(text)
         typed[name] = numbers if whole else text
