@@ -164,3 +164,17 @@ def test_a_million_rows(write, tmp_path, form):
     bed = import_results([path])
     assert bed.value.shape == ((MILLION, 2) if form == "wide" else (5_000, 200))
     assert bed.value.flat[1] == (0.5 if form == "wide" else float(values[1]))
+
+
+def test_frames_are_imported_as_files_are(write, tmp_path):
+    frame = pl.DataFrame({"model": ["a", "b", "c"], "val": [0.7, 0.8, 0.1 + 0.2]})
+    other = write("v2.csv", "model,v2\na,0.6\nb,0.7\n")
+    assert import_results(frame).value.tolist() == [[0.7], [0.8], [0.1 + 0.2]]
+    bed = import_results([frame, other], name="mine")
+    assert (bed.name, bed.settings) == ("mine", ("val", "v2"))
+    with pytest.raises(
+        InputError, match=r"^frame 1, row 2, column 'val': '-1.0' is not a fraction"
+    ):
+        import_results(frame.with_columns(val=pl.Series([0.5, -1.0, 0.5])))
+    with pytest.raises(InputError, match="frame 1, column 'val': holds List"):
+        import_results([pl.DataFrame({"model": ["a"], "val": [[0.5]]})])

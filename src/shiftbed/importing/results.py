@@ -23,7 +23,7 @@ from shiftbed.importing.layouts import MOST, Unit, Units, read_long, read_wide
 from shiftbed.importing.merge_settings import file_keys, name_settings, unite
 from shiftbed.importing.predictions import Predictions, parse_predictions
 from shiftbed.importing.timm_openclip import detect, read_open_clip, read_timm, timm_setting
-from shiftbed.reading.tables import TextTable, is_archive, read_bytes, read_table
+from shiftbed.reading.tables import TextTable, is_archive, read_bytes, read_table, table_of
 from shiftbed.records import Shift
 from shiftbed.testbed import Testbed, write_testbed
 from shiftbed.testbed.select import Choice
@@ -33,7 +33,7 @@ LAYOUTS = ("wide", "long", "timm", "open_clip", "predictions")
 
 
 def import_results(
-    paths: Sequence[str | Path],
+    results: "str | Path | pl.DataFrame | Sequence[str | Path | pl.DataFrame]",
     *,
     name: str | None = None,
     unit: str | None = None,
@@ -49,8 +49,9 @@ def import_results(
     licence: str = "",
     source: str = "",
 ) -> Testbed:
-    """A testbed from files of results, merged by model and setting.
+    """A testbed from files or frames of results, merged by model and setting.
 
+    Frames have the columns that files have; messages call them ``frame 1``, ``frame 2``, …
     ``unit`` says that accuracies are percentages; without it they must be fractions. ``units`` says
     it of a setting, a model or a file by name. Fractions among percentages are refused: nobody
     would notice them. ``layout`` is one of ``LAYOUTS``, by default found for each file by itself.
@@ -59,13 +60,23 @@ def import_results(
     (see ``choose``): by default those that a column in_fit_set names, all if no file has one.
     Columns in ``info`` describe models although they are numbers; columns in ``ignore`` are not
     read.
+
+    >>> frame = pl.DataFrame({"model": ["a", "b"], "val": [76.1, 69.8], "v2": [63.2, 57.3]})
+    >>> import_results(frame, unit="percent").accuracy("v2")
+    array([0.632, 0.573])
     """
-    listed = [paths] if isinstance(paths, str | Path) else list(paths)
+    listed: list[str | Path | pl.DataFrame]
+    listed = [results] if isinstance(results, str | Path | pl.DataFrame) else list(results)
     if not listed:
         raise InputError("no file to import")
     sizes, setting_names = dict(sizes or {}), dict(setting_names or {})
     measured = _check(unit, units or {}, layout, sizes, setting_names)
-    found = [_read(str(path), layout) for path in listed]
+    found = [
+        table_of(f"frame {number}", one)
+        if isinstance(one, pl.DataFrame)
+        else _read(str(one), layout)
+        for number, one in enumerate(listed, 1)
+    ]
     tables = [one for one in found if isinstance(one, TextTable)]
     _check_used("column", [*info, *ignore], {c for one in tables for c in one.frame.columns})
     predictions = [one for group in found if not isinstance(group, TextTable) for one in group]
@@ -86,7 +97,7 @@ def import_results(
     _check_units(parts)
     return assemble(
         parts,
-        name=name or (Path(listed[0]).stem if len(listed) == 1 else "imported"),
+        name=name or _default_name(listed),
         sizes=sizes,
         shifts=shifts,
         fit=fit,
@@ -94,6 +105,11 @@ def import_results(
         licence=licence,
         source=source,
     )
+
+
+def _default_name(given: Sequence[str | Path | pl.DataFrame]) -> str:
+    one = given[0] if len(given) == 1 else None
+    return "imported" if one is None or isinstance(one, pl.DataFrame) else Path(one).stem
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -191,11 +191,20 @@ def _read_parquet(path: str, data: bytes) -> TextTable:
         raise InputError(f"{path}: damaged Parquet file: {brief(error)}") from None
     if "shiftbed" in metadata:
         raise InputError(f"{path}: already a testbed, there is nothing to import")
-    for name, kind in frame.schema.items():
+    return table_of(path, frame)
+
+
+def table_of(name: str, frame: pl.DataFrame) -> TextTable:
+    """A frame as a table, which messages call by this name.
+
+    >>> table_of("mine", pl.DataFrame({"model": ["a"], "val": [0.75]})).frame.row(0)
+    ('a', '0.75')
+    """
+    for column, kind in frame.schema.items():
         if kind.is_nested() or kind in (pl.Binary, pl.Object):
-            raise InputError(f"{path}, column {shown(name)}: holds {kind}, not numbers or text")
+            raise InputError(f"{name}, column {shown(column)}: holds {kind}, not numbers or text")
     lines = np.arange(1, len(frame) + 1)
-    return _tabulate(path, frame.columns, frame.get_columns(), lines, word="row")
+    return _tabulate(name, frame.columns, frame.get_columns(), lines, word="row")
 
 
 # --- JSON Lines, and JSON with one object or a list of objects (as timm's validate.py writes) ----
