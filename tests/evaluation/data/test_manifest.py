@@ -64,17 +64,17 @@ def test_paths_stay_below_the_root(write, folder, tmp_path, photos, refused):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ["header such as path,label"]),
-        ("path,label\n", ["a row per image"]),
+        ("", ["the file is empty"]),
+        ("path,label\n", ["no row below"]),
         ("name,label\nchina/0.jpg,0\n", ["line 1", "paths of images", "'name'"]),
         ("path,kind\nchina/0.jpg,0\n", ["line 1", "labels", "'kind'"]),
         ("path,label,class\nchina/0.jpg,0,1\n", ["line 1", "several"]),
-        ("path,label\nchina/0.jpg\n", ["line 2", "1 values", "2"]),
+        ("path,label\nchina/0.jpg\n", ["line 2", "1 field", "2"]),
         ("path,label\nchina/0.jpg,0\nchina/0.jpg,0\n", ["line 3", "already on line 2"]),
         ("path,label\n,0\n", ["line 2", "no path"]),
         ("path,label\nchina/0.jpg,-7\n", ["label -7", "no class"]),
         ("path,label\nchina/0.jpg,\n", ["no image has a label"]),
-        ('path,label\n"china/0.jpg,0\n', ["CSV manifest"]),
+        ('path,label\n"china/0.jpg,0\n', ["line 2", "a quote is never closed"]),
     ],
 )
 def test_what_is_no_manifest(write, refused, text, words):
@@ -87,4 +87,4 @@ def test_other_mistakes(write, refused, folder):
     refused(write(good), "unknown class", "'cat'", "'cats'", classes=["cats", "dogs"])
     refused(write("path,label\nchina/0.jpg,2\n"), "label 2", "0 to 1", classes=["a", "b"])
     (folder / "latin.csv").write_bytes(b"path,label\ncaf\xe9.jpg,0\n")
-    refused(folder / "latin.csv", "cannot be read as a CSV manifest")
+    refused(folder / "latin.csv", "line 2", "not UTF-8")

@@ -7,8 +7,7 @@ example, are ``?size=8&mode=L&std=0.0625``. Logits are log-probabilities where t
 are the labels.
 """
 
-import hashlib
-import inspect
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,44 +132,15 @@ def native_of(estimator: Any, request: Request) -> Preprocessing:
     return Preprocessing(size=(1, 1), mode="L" if grey else "RGB")
 
 
-def estimator_digest(estimator: Any, layout: str = "hwc") -> str | None:
-    """SHA-256 of an estimator's parameters and arrays; None if it holds what cannot be compared."""
-    whole = hashlib.sha256(layout.encode())
+def estimator_digest(estimator: Any, layout: str) -> str | None:
+    """A digest of an estimator's parameters and arrays; None if it holds what cannot be saved."""
+    import joblib  # type: ignore[import-untyped]
+
     try:
-        _add(whole, estimator, ())
-    except TypeError:
+        pickle.dumps(estimator)  # a function without a name has no identity
+        return f"{layout} {joblib.hash(estimator, hash_name='sha1')}"
+    except (pickle.PicklingError, TypeError, AttributeError):
         return None
-    return whole.hexdigest()
-
-
-def _add(whole: Any, value: Any, above: tuple[int, ...]) -> None:
-    """Feed a value to a digest: plain values, arrays, and objects of the numerical libraries."""
-    if id(value) in above:
-        raise TypeError("holds itself")
-    above = (*above, id(value))
-    whole.update(f"{type(value).__qualname__} ".encode())
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.dtype):
-        whole.update(f"{value!r}\n".encode())
-    elif isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
-        whole.update(f"{value.dtype.descr} {value.shape}\n".encode())
-        whole.update(np.ascontiguousarray(value).tobytes())
-    elif isinstance(value, np.ndarray):
-        _add(whole, value.tolist(), above)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            _add(whole, one, above)
-    elif isinstance(value, Mapping):
-        for key in sorted(value, key=repr):
-            _add(whole, key, above)
-            _add(whole, value[key], above)
-    elif isinstance(value, type) or inspect.isroutine(value):
-        whole.update(f"{value.__module__}.{value.__qualname__}\n".encode())
-    elif type(value).__module__.partition(".")[0] in ("sklearn", "numpy", "scipy"):
-        state = value.__reduce_ex__(2)
-        for one in state[1:3] if isinstance(state, tuple) else ():
-            _add(whole, one, above)
-    else:
-        raise TypeError(f"{type(value)} cannot be compared")
 
 
 def _read(file: Path, trusted: tuple[str, ...]) -> Any:

@@ -127,7 +127,7 @@ def test_frames_of_videos(tmp_path):
     assert set(frames.groups) == {"ILSVRC2015_val_00000000", "ILSVRC2015_val_00001000"}
     (tmp_path / "val" / "ILSVRC2015_val_00001000" / "000011.JPEG").unlink()
     notes = " ".join(open_test_set(f"imagenet-vid-robust/frames@{tmp_path}").notes)
-    assert "1 of 6 frames are not there: 'ILSVRC2015_val_00001000/000011.JPEG'" in notes
+    assert "1 of 6 images are not there: 'ILSVRC2015_val_00001000/000011.JPEG'" in notes
 
 
 def test_the_published_frames_are_recognised_by_their_labels(tmp_path):
@@ -143,7 +143,7 @@ def test_the_published_frames_are_recognised_by_their_labels(tmp_path):
         found = open_test_set(f"imagenet-vid-robust{part}@{tmp_path}")
         assert len(found) == images
         notes = " ".join(found.notes)
-        assert f"{images - 1} of {images} frames are not there" in notes
+        assert f"{images - 1} of {images} images are not there" in notes
         assert "differ" not in notes  # the fingerprint of labels is the published one
     labels = json.loads((tmp_path / "labels.json").read_text())
     labels[first] = [1]

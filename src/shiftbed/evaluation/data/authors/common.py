@@ -4,14 +4,15 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.image_files import read_folder
-from shiftbed.evaluation.data.raw_examples import Options, RawExamples, some
+from shiftbed.evaluation.data.image_files import FileImages, read_folder
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
 
 TEXT_LIMIT = 2**30
 """The most bytes of a list or table of labels that are read."""
@@ -61,6 +62,18 @@ def text_of(path: Path) -> str:
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as text: {error}") from None
+
+
+def listed(entry: TestSetEntry, root: Path, names: Sequence[Any]) -> tuple[FileImages, list[str]]:
+    """Images that a list names, and in words how many of them are not there."""
+    for one in names:
+        if one is None or one.startswith("/") or ".." in one.split("/"):
+            raise InputError(f"{root}: image {shown(one)} of its list is not below the directory")
+    missing = [one for one in names if not (root / one).is_file()]
+    if len(missing) == len(names):
+        raise wrong_layout(entry, root, f"none of {some(names, 2)} is there, {seen_in(root)}")
+    words = f"{len(missing)} of {len(names)} images are not there: {some(missing)}"
+    return FileImages(str(root.absolute()), tuple(names)), [words] if missing else []
 
 
 def named_folders(

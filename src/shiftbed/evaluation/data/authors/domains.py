@@ -20,6 +20,7 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data.authors.common import (
     directories,
     file_in,
+    listed,
     named_folders,
     numbers_of,
     pick,
@@ -27,7 +28,7 @@ from shiftbed.evaluation.data.authors.common import (
     text_of,
     wrong_layout,
 )
-from shiftbed.evaluation.data.image_files import FileImages, printable
+from shiftbed.evaluation.data.image_files import printable
 from shiftbed.evaluation.data.raw_examples import RawExamples, shown, some
 
 _LISTS = ("{domain}_{split}_kfold.txt", "{domain}_{split}.txt")
@@ -98,7 +99,6 @@ _ID = {"camelyon17": "id_val", "fmow": "id_test", "iwildcam": "id_test", "rxrx1"
 _TABLE = {"fmow": "rgb_metadata.csv"}
 _FMOW = ("2013-01-01", "2016-01-01")
 """OOD validation starts at the first, OOD test at the second (UTC)."""
-_TRIED = 200
 
 
 class _Rows(NamedTuple):
@@ -138,27 +138,21 @@ def read_wilds(entry: TestSetEntry, path: Path) -> RawExamples:
 
 def _found(entry: TestSetEntry, root: Path, chosen: pl.DataFrame, count: int) -> RawExamples:
     files = chosen["file"].to_list()
-    for one in files:
-        if one is None or one.startswith("/") or ".." in one.split("/"):
-            raise InputError(f"{root}: image {shown(one)} of the table is not below the directory")
-    missing = [one for one in files if not (root / one).is_file()]
-    if len(missing) == len(files):
-        raise wrong_layout(entry, root, f"none of {some(files[:_TRIED], 2)} is there")
+    images, missing = listed(entry, root, files)
     names = domain_classes(entry.base) or tuple(map(str, range(count)))
     at = {name: number for number, name in enumerate(names)}
     labels = [at.get(one, _number(one, count)) for one in chosen["label"].to_list()]
     if None in labels:
         wrong = chosen["label"][labels.index(None)]
         raise InputError(f"{root}: label {shown(wrong)} is none of the {count} classes")
-    words = f"{len(missing)} of {len(files)} images are not there: {some(missing)}"
     return RawExamples(
         where=str(root),
         examples=printable(files),
-        images=FileImages(str(root.absolute()), tuple(files)),
+        images=images,
         labels=labels,
         classes=names,
         groups=chosen["group"].to_list(),
-        missing=(words,) if missing else (),
+        missing=tuple(missing),
     )
 
 

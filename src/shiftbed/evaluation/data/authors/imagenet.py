@@ -111,11 +111,16 @@ def _flat_found(entry: TestSetEntry, path: Path, folder: Path, names: list[str])
     without = [name for name in names if _number(name) not in labels]
     if without:
         raise InputError(f"{path}: the list of labels has none for {some(without, 2)}")
+    own = np.array([labels[_number(name)] for name in names], dtype=np.int64)
+    return replace(_unlabelled(path, folder, names), labels=own)
+
+
+def _unlabelled(path: Path, folder: Path, names: list[str]) -> RawExamples:
     return RawExamples(
         where=str(path),
         examples=printable(names),
         images=FileImages(str(folder.absolute()), tuple(names)),
-        labels=np.array([labels[_number(name)] for name in names], dtype=np.int64),
+        labels=None,
         classes=imagenet_synsets(),
     )
 
@@ -212,13 +217,7 @@ def _images(entry: TestSetEntry, path: Path) -> RawExamples:
     for inner in ("", "val"):
         names = _flat(path / inner)
         if names:
-            return RawExamples(
-                where=str(path),
-                examples=printable(names),
-                images=FileImages(str((path / inner).absolute()), tuple(names)),
-                labels=None,
-                classes=imagenet_synsets(),
-            )
+            return _unlabelled(path, path / inner, names)
     return read_validation(replace(entry, layout="imagenet"), path)
 
 

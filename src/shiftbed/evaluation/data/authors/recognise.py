@@ -90,26 +90,18 @@ def gaps(found: Sequence[Recognised]) -> list[str]:
 
 
 def _examined(name: str, where: Path) -> Recognised:
-    entry = find(name)
+    images, missing = 0, tuple[str, ...]()
     try:
         seen = examine(name, str(where))
+        images, missing = len(seen.test_set), (*seen.missing, *seen.differs)
     except InputError as error:
-        words = str(error).removeprefix(f"{where}: ")
-        return Recognised(
-            name=name,
-            where=str(where),
-            complete=False,
-            images=0,
-            expected=entry.images,
-            missing=(words,),
-        )
-    missing = (*seen.missing, *seen.differs)
+        missing = (str(error).removeprefix(f"{where}: "),)
     return Recognised(
         name=name,
         where=str(where),
         complete=not missing,
-        images=len(seen.test_set),
-        expected=entry.images,
+        images=images,
+        expected=find(name).images,
         missing=missing,
     )
 

@@ -15,8 +15,8 @@ from typing import Any
 from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.maps import groups
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.authors.common import file_in, seen_in, text_of, wrong_layout
-from shiftbed.evaluation.data.image_files import FileImages, printable
+from shiftbed.evaluation.data.authors.common import file_in, listed, seen_in, text_of, wrong_layout
+from shiftbed.evaluation.data.image_files import printable
 from shiftbed.evaluation.data.raw_examples import RawExamples, shown, some
 
 _SWAPPED = {22: 23, 23: 22}
@@ -88,22 +88,16 @@ def _found(
     """Frames that exist; those that do not are listed by number and first names."""
     bare = [name.removeprefix(prefix) for name in names]
     roots = [root for root in (path, path / "val", path / "images") if root.is_dir()]
-    for one in bare:
-        if one.startswith("/") or ".." in one.split("/"):
-            raise InputError(f"{path}: frame {shown(one)} is not below the directory")
     root = max(roots, key=lambda root: sum((root / one).is_file() for one in bare[:200]))
-    missing = [one for one in bare if not (root / one).is_file()]
-    if len(missing) == len(bare):
-        raise wrong_layout(entry, path, f"none of {some(bare, 2)} is there, {seen_in(path)}")
-    words = f"{len(missing)} of {len(bare)} frames are not there: {some(missing)}"
+    images, missing = listed(entry, root, bare)
     return RawExamples(
         where=str(path),
         examples=printable(names),
-        images=FileImages(str(root.absolute()), tuple(bare)),
+        images=images,
         labels=sets,
         classes=tuple(groups(entry.base)),
         groups=[one.rpartition("/")[0] for one in bare],
-        missing=(words,) if missing else (),
+        missing=tuple(missing),
     )
 
 
