@@ -86,7 +86,14 @@ def small(monkeypatch):
 
     def make(spec, classes, seed=0, **options):
         inner, head = network(classes, seed)
-        return Network(module=inner, heads=(head,), preprocessing=SEEN, classes=classes, spec=spec)
+        return Network(
+            module=inner,
+            heads=(head,),
+            preprocessing=SEEN,
+            classes=classes,
+            spec=spec,
+            start="random",
+        )
 
     monkeypatch.setattr(module, "make_network", make)
 

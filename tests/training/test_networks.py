@@ -9,6 +9,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.models import resolve
 from shiftbed.training import networks
 from shiftbed.training.networks import make_network
+from tests.training import own_weights
 
 SPEC = "timm:resnet10t?size=32"
 
@@ -26,6 +27,25 @@ def test_random_starts_are_seeded():
     assert same(state(a), state(b))
     assert not same(state(a), state(c))
     assert all(p.requires_grad for p in a.module.parameters())
+
+
+def test_a_python_network_starts_as_it_says(tmp_path):
+    own_weights.place(tmp_path)
+    fixed = "\ndef fixed():\n    made = net()\n    nn.init.ones_(made[1].weight)\n"
+    fixed += "    nn.init.zeros_(made[1].bias)\n    made[3].weight.data.zero_()\n"
+    fixed += "    made[3].bias.data.zero_()\n    return made\n"
+    (tmp_path / "own.py").write_text(own_weights.NET + fixed)
+    line = f"python:{tmp_path / 'own.py'}:"
+    one, again, other = (make_network(f"{line}net()", 2, seed=seed) for seed in (3, 3, 4))
+    assert same(state(one), state(again))
+    assert not same(state(one), state(other))
+    assert [one.start, make_network(f"{line}fixed()", 2).start] == ["random", "pretrained"]
+    for name, sign in (("right", 1.0), ("wrong", -1.0)):
+        read = make_network(f"{line}net()", 2, f"file:{name}.pt", base=tmp_path)
+        assert same(state(read), own_weights.weights(sign))
+        assert read.start == "file"
+    with pytest.raises(InputError, match=r"4 missing \(1.weight.*1 not in the arch.*\(other"):
+        make_network(f"{line}net()", 2, "file:strange.pt", base=tmp_path)
 
 
 def test_a_file_gives_its_weights_and_a_new_head(tmp_path):

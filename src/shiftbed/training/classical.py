@@ -25,9 +25,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.spec import Request, Spec, sidecar_of
 from shiftbed.evaluation.preprocessing import Preprocessing
-from shiftbed.store import PredictionStore
 from shiftbed.training.estimators import PREFIX, EstimatorSpec, read_estimator
-from shiftbed.training.evaluation import evaluate_checkpoint
 from shiftbed.training.prepare import TrainingData, prepare
 from shiftbed.training.recipe import canonical
 from shiftbed.training.runs import (
@@ -35,7 +33,7 @@ from shiftbed.training.runs import (
     RunFolder,
     TrainTask,
     described,
-    details_of,
+    evaluate_run,
     info_of,
     model_name,
 )
@@ -86,19 +84,10 @@ def fit(task: TrainTask, report: Callable[[Done], None]) -> tuple[str, ...]:
             "warnings": said,
         }
         fitted_in = time.perf_counter() - clock
-        info = info_of(task, STEP, True, len(data))
+        info = info_of(task, STEP, True, len(data), None)
         notes = [f"{WARNING}{one}" for one in said]
-        accuracy = evaluate_checkpoint(
-            reopened(task, data.classes),
-            task.settings,
-            PredictionStore(task.store),
-            info=info,
-            details=details_of_fitted(task, ending),
-            batch_size=int(task.options["evaluation_batch_size"]),
-            top=int(task.options["top"]),
-            memory_gib=float(task.options["memory_gib"]),
-            say=notes.append,
-        )
+        fitted = reopened(task, data.classes)
+        accuracy = evaluate_run(task, fitted, info, warnings=said, say=notes.append)
     seconds = time.perf_counter() - clock
     spent = {"seconds": round(seconds, 3), "fit_seconds": round(fitted_in, 3)}
     log["checkpoints"] = [{"step": STEP, "accuracy": accuracy, **spent, "info": info}]
@@ -119,12 +108,6 @@ def limited(task: TrainTask) -> Iterator[None]:
 
     with threadpool_limits(limits=int(task.options["threads"])):
         yield
-
-
-def details_of_fitted(task: TrainTask, done: dict[str, Any]) -> dict[str, Any]:
-    """As of a network; and what was warned of when it was fitted."""
-    said = done["warnings"]
-    return details_of(task) | ({"warnings": list(said)} if said else {})
 
 
 def reopened(task: TrainTask, classes: int) -> Model:

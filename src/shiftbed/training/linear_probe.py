@@ -375,7 +375,7 @@ def linear_probe(
     about = {
         "kind": "standard",
         "architecture": network.spec,
-        "start": (start or "pretrained").partition(":")[0] if isinstance(source, str) else None,
+        "start": network.start,
         "tune": "linear probe",
         "n_train": len(y),
         "penalty": found.best.model.penalty,

@@ -252,6 +252,8 @@ class Network:
     classes: int
     spec: str
     """How the architecture is resolved."""
+    start: str
+    """Where its weights come from: "random" (drawn), "pretrained" (as they came), "file", "run"."""
     old_heads: tuple[nn.Linear, ...] = ()
     """Copies of the heads that the start's weights came with."""
 
@@ -309,6 +311,8 @@ def make_network(
         network = replace(network, old_heads=tuple(deepcopy(head) for head in network.heads))
     if network.classes != classes:
         network = _with_head(network, prefix, classes, seed)
+    if start.partition(":")[0] in ("file", "run"):
+        network = replace(network, start=start.partition(":")[0])
     module: Any = network.module.requires_grad_(True)
     module.to(device=device, memory_format=torch.channels_last)
     return network
@@ -355,6 +359,7 @@ def _network(model: Model, spec: str) -> Network:
         preprocessing=model.preprocessing,
         classes=model.classes,
         spec=spec,
+        start="random" if model.facts.get("weights", {}).get("random") else "pretrained",
     )
 
 

@@ -19,7 +19,7 @@ beside what is known of it.
 import json
 import os
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,7 +33,9 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.checkpoints import refusal
 from shiftbed.evaluation.models.spec import Request, Spec
+from shiftbed.store import PredictionStore
 from shiftbed.training.augment import label_of
+from shiftbed.training.evaluation import Answer, evaluate_checkpoint
 from shiftbed.training.networks import Network, make_network
 from shiftbed.training.objective import Hook, make_objective
 from shiftbed.training.recipe import Job
@@ -178,11 +180,12 @@ def spec_near(spec: str, base: str) -> str:
 
 
 def info_of(
-    task: TrainTask, step: int, last: bool, n: int, hooks: Sequence[Hook] = ()
+    task: TrainTask, step: int, last: bool, n: int, start: str | None, hooks: Sequence[Hook] = ()
 ) -> dict[str, Any]:
     """What the testbed knows of a checkpoint: the columns of its models.
 
-    Those of how a network is trained are None for a model of scikit-learn.
+    ``start`` is the network's. What says how a network is trained is None for a model of
+    scikit-learn.
     """
     job, arguments = task.job, task.job.arguments
     optimiser = arguments.get("optimiser", {})
@@ -198,7 +201,7 @@ def info_of(
         "n_train": n,
         "mix": "+".join(f"{name}={share:g}" for name, share in mix.items()) if mix else None,
         "parent": None,
-        "start": _start(job),
+        "start": start,
         "tune": arguments.get("tune"),
         "augmentation": None if job.classical else label_of(arguments["augmentation"]),
         "objective": arguments.get("objective", {}).get("name"),
@@ -218,26 +221,45 @@ def info_of(
     return found
 
 
-def _start(job: Job) -> str | None:
-    if job.classical:
-        return None
-    return "run" if job.parent else str(job.arguments["start"]).partition(":")[0]
-
-
 def described(task: TrainTask) -> dict[str, Any]:
     """What job.json says: the arguments, and where the recipe is as seen from the run's folder."""
     base = os.path.relpath(task.base, task.folder.path)
     return {"id": task.job.id, "base": Path(base).as_posix(), **task.job.arguments}
 
 
-def details_of(task: TrainTask) -> dict[str, Any]:
-    return {
-        "spec": task.job.arguments["model"],
+def evaluate_run(
+    task: TrainTask,
+    model: Model,
+    info: Mapping[str, Any],
+    *,
+    warnings: Sequence[str] = (),
+    answer: Answer | None = None,
+    say: Callable[[str], None],
+) -> dict[str, float | None]:
+    """A checkpoint of a run on its settings, into its store; see ``evaluate_checkpoint``.
+
+    ``warnings`` are those of fitting it, for the cells' records.
+    """
+    arguments = task.job.arguments
+    details: dict[str, Any] = {
+        "spec": arguments["model"],
         "identity": f"job:{task.job.id}",
         "recipe": task.recipe,
-        "seed": task.job.arguments["seed"],
-        "arguments": dict(task.job.arguments),
+        "seed": arguments["seed"],
+        "arguments": dict(arguments),
     }
+    return evaluate_checkpoint(
+        model,
+        task.settings,
+        PredictionStore(task.store),
+        info=info,
+        details=details | ({"warnings": list(warnings)} if warnings else {}),
+        batch_size=int(task.options["evaluation_batch_size"]),
+        top=int(task.options["top"]),
+        memory_gib=float(task.options["memory_gib"]),
+        answer=answer,
+        say=say,
+    )
 
 
 def kept_file(task: TrainTask, step: int) -> Path:

@@ -21,8 +21,8 @@ from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import HOOKS
 from shiftbed.training.augment import keeping_generators
-from shiftbed.training.classical import details_of_fitted, fit, limited
-from shiftbed.training.evaluation import Answer, evaluate_checkpoint, is_evaluated
+from shiftbed.training.classical import fit, limited
+from shiftbed.training.evaluation import Answer, is_evaluated
 from shiftbed.training.features import HeadOnly, Through, backbone_digest, cached_features
 from shiftbed.training.loop import Run, checkpoint_steps, make_optimiser, make_schedule, train
 from shiftbed.training.objective import Setup, make_hook, make_objective
@@ -31,7 +31,7 @@ from shiftbed.training.runs import (
     Checkpointed,
     TrainTask,
     described,
-    details_of,
+    evaluate_run,
     finished_model,
     info_of,
     kept_file,
@@ -48,7 +48,6 @@ class Training:
 
     def __init__(self, task: TrainTask, report: Report) -> None:
         self.task, self.report = task, report
-        self.store = PredictionStore(task.store)
         arguments = task.job.arguments
         self.data = prepare(arguments["data"], task.data, task.base)
         self.network = start_network(task, self.data.classes)
@@ -87,7 +86,13 @@ class Training:
             module = HeadOnly(self.network.heads)
         else:
             self.backbone = None
-            stream = self._stream(self.data, objective.views, objective.clean_first)
+            stream = self._stream(
+                self.data,
+                arguments["augmentation"],
+                views=objective.views,
+                clean_first=objective.clean_first,
+                workers=int(self.task.options["data_workers"]),
+            )
         self.steps_per_epoch = stream.steps_per_epoch
         epochs = arguments.get("epochs")
         steps = int(arguments["steps"]) if epochs is None else epochs * self.steps_per_epoch
@@ -130,42 +135,31 @@ class Training:
             batch_size=int(arguments["batch_size"]),
             seed=int(arguments["seed"]),
             open=other,
-            stream=lambda data: self._plain_stream(data),
+            stream=self._plain_stream,
             old_heads=self.network.old_heads,
             base=task.base,
         )
 
-    def _stream(self, data: TrainingData, views: int = 0, clean_first: bool = False) -> Stream:
+    def _stream(self, data: TrainingData, steps: list[dict[str, Any]], **views: Any) -> Stream:
         arguments, options = self.task.job.arguments, self.task.options
         return make_stream(
             data,
             self.network.preprocessing,
-            arguments["augmentation"],
+            steps,
             batch_size=int(arguments["batch_size"]),
             seed=int(arguments["seed"]),
-            views=views,
-            clean_first=clean_first,
-            workers=int(options["data_workers"]),
             memory_gib=float(options["memory_gib"]),
             device=str(options["device"]),
+            **views,
         )
 
     def _plain_stream(self, data: TrainingData) -> Stream:
         """Batches of other data, pixels or features, as the network is trained on."""
-        if self.backbone is not None:
-            found = self._on_features(data)
-            assert found is not None  # it was had for the training data
-            return found
-        arguments, options = self.task.job.arguments, self.task.options
-        return make_stream(
-            data,
-            self.network.preprocessing,
-            [],
-            batch_size=int(arguments["batch_size"]),
-            seed=int(arguments["seed"]),
-            memory_gib=float(options["memory_gib"]),
-            device=str(options["device"]),
-        )
+        if self.backbone is None:
+            return self._stream(data, [])
+        found = self._on_features(data)
+        assert found is not None  # there were features of the training data
+        return found
 
     def _on_features(self, data: TrainingData) -> Stream | None:
         """Features of data as a stream, None if the head cannot be had alone."""
@@ -235,19 +229,13 @@ class Training:
             module = Through(self.network, module)
         model = self.network.as_model(model_name(job, run.step), module)
         facts = {"epoch": run.step / self.steps_per_epoch, "loss": loss}
-        info = (
-            info_of(self.task, run.step, run.step == run.steps, len(self.data), self.hooks) | facts
-        )
+        last, n = run.step == run.steps, len(self.data)
+        info = info_of(self.task, run.step, last, n, self.network.start, self.hooks) | facts
         with keeping_generators():
-            accuracy = evaluate_checkpoint(
+            accuracy = evaluate_run(
+                self.task,
                 model,
-                self.task.settings,
-                self.store,
-                info=info,
-                details=details_of(self.task),
-                batch_size=int(self.task.options["evaluation_batch_size"]),
-                top=int(self.task.options["top"]),
-                memory_gib=float(self.task.options["memory_gib"]),
+                info,
                 answer=answer,
                 say=lambda note: self.notes.update({note: None}),
             )
@@ -346,17 +334,10 @@ def _evaluate_again(task: TrainTask) -> tuple[str, ...]:
         if not kept_file(task, step).is_file():
             notes.append(f"step {step}: its weights were not kept, and some settings are new")
             continue
-        info = known.get(step, {}) | info_of(task, step, step == done["steps"], int(done["n"]))
+        info = known.get(step, {})
+        last, n, start = step == done["steps"], int(done["n"]), info.get("start")
+        info |= info_of(task, step, last, n, start)
         with limited(task):
-            evaluate_checkpoint(
-                finished_model(task, step, done),
-                task.settings,
-                store,
-                info=info,
-                details=details_of_fitted(task, done) if task.job.classical else details_of(task),
-                batch_size=int(task.options["evaluation_batch_size"]),
-                top=int(task.options["top"]),
-                memory_gib=float(task.options["memory_gib"]),
-                say=notes.append,
-            )
+            model, said = finished_model(task, step, done), done.get("warnings", ())
+            evaluate_run(task, model, info, warnings=said, say=notes.append)
     return tuple(dict.fromkeys(notes))
