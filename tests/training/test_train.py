@@ -83,15 +83,15 @@ class TestTheStore:
             assert (best == kept).mean() > 0.99  # one batch of another size
 
     def test_test_images_are_decoded_once_for_all_checkpoints(self, tmp_path, monkeypatch):
-        from shiftbed.training import evaluation
+        from shiftbed.engine import open_setting
 
-        decode, names = evaluation._decode, []
+        decode, names = open_setting.batches, []
 
-        def counted(test_set, preprocessing):
+        def counted(test_set, *given):
             names.append(test_set.name)
-            return decode(test_set, preprocessing)
+            return decode(test_set, *given)
 
-        monkeypatch.setattr(evaluation, "_decode", counted)
+        monkeypatch.setattr(open_setting, "batches", counted)
         train(place(tmp_path, EVERY + "seed = [0, 1]\n"))
         assert sorted(names) == ["faint", "test"]
 
