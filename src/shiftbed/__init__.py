@@ -31,7 +31,7 @@ _HOME = {
     "evaluation.data": ("TestSet",),
     "evaluation.models": ("model",),
     "importing.results": ("import_results",),
-    "page": ("report",),
+    "page.report": ("report",),
     "page.card": ("card",),
     "page.plot": ("plot",),
     "page.serve": ("serve",),

@@ -39,14 +39,24 @@ class Scale:
         """Whether accuracies of 0 and 1 have a finite image (only on the linear scale)."""
         return self.name == "linear"
 
-    def ticks(self, low: float, high: float, most: int = 9) -> list[float]:
+    def ticks(self, low: float, high: float, most: int = 12) -> list[float]:
         """Round accuracies within [low, high] that are well apart on this scale.
 
         >>> LOGIT.ticks(0.5, 0.9)
         [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9]
         """
         inside = [t for t in _TICKS if low - 1e-12 <= t <= high + 1e-12]
-        for step in (0.02, 0.01, 0.005, 0.002, 0.001):  # a short range wants finer ticks
+        for step in (
+            0.02,
+            0.01,
+            5e-3,
+            2e-3,
+            1e-3,
+            5e-4,
+            2e-4,
+            1e-4,
+            5e-5,
+        ):  # a short range wants finer ticks
             if len(inside) >= 3:
                 break
             first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
@@ -56,7 +66,7 @@ class Scale:
             inside.insert(0, 0.0)
         if self.bounded and high >= 1 and 1.0 not in inside:
             inside.append(1.0)
-        if len(inside) <= most:
+        if len(inside) < 2:
             return inside
         position = self.forward(np.asarray(inside))
         apart = (position[-1] - position[0]) / most

@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib import rcParams
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from shiftbed.errors import InputError
@@ -80,7 +81,7 @@ def test_all_that_is_written_is_within_the_figure(
     testbed: str, shift: str, options: dict[str, object]
 ) -> None:
     figure = figure_of(scatter(published(testbed), shift, **options))  # type: ignore[arg-type]
-    figure.canvas.draw()
+    FigureCanvasAgg(figure).draw()
     axes = figure.axes[0]
     legend = axes.get_legend()
     assert legend is not None
@@ -106,7 +107,7 @@ def test_a_group_named_like_a_private_label_is_in_the_legend(small: Testbed) -> 
 
 def test_without_matplotlib(chart: Scatter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"needs matplotlib: install shiftbed\[report\]"):
+    with pytest.raises(InputError, match=r"needs matplotlib: pip install 'shiftbed\[report\]'"):
         figure_of(chart)
 
 

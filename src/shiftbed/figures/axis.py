@@ -9,17 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from shiftbed.scales import Scale
 
 Floats = NDArray[np.float64]
-_MOST = 17
-"""Ticks are no closer than this part of the axis."""
-_TENS = {i / 10 for i in range(11)}
-_COARSER = (
-    None,
-    _TENS | {0.001, 0.01, 0.02, 0.05, 0.95, 0.98, 0.99, 0.999},
-    _TENS | {0.001, 0.01, 0.05, 0.95, 0.99, 0.999},
-    {0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999},
-    {0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999},
-)
-"""Choices among the scale's ticks, all of them first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,27 +85,8 @@ def fit_axis(
         scale=scale,
         low=low,
         high=high,
-        ticks=tuple(_ticks(scale, *bounds)),
+        ticks=tuple(scale.ticks(max(bounds[0], 0.0), min(bounds[1], 1.0))),
     )
-
-
-def _ticks(scale: Scale, low: float, high: float) -> list[float]:
-    """The finest regular ticks that are well apart; evenly spaced ones on a short range."""
-    every = scale.ticks(low, high, most=99)
-    span = float(np.ptp(scale.forward(np.clip([low, high], 1e-12, 1 - 1e-12))))
-    for coarse in _COARSER:
-        ticks = [t for t in every if coarse is None or round(t, 6) in coarse]
-        if len(ticks) < 4:
-            break
-        if np.diff(scale.forward(ticks)).min() >= span / _MOST:
-            return ticks
-    low, high = max(low, 0.0), min(high, 1.0)
-    rough = max(high - low, 1e-9) / 6
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough * 0.999)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    even = [round(i * step, 12) for i in range(first, last + 1)]
-    return [t for t in even if scale.bounded or 0.0 < t < 1.0]
 
 
 def percent(fraction: float, digits: int | None = None) -> str:

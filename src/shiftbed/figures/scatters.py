@@ -108,29 +108,23 @@ def _points(axes: "Axes", scatter: Scatter) -> None:
         bar: Any = {"color": style.colour, "linewidth": thin, "alpha": 0.45, "zorder": 2.0}
         axes.hlines(height[mine], left[mine], right[mine], **bar)
         axes.vlines(at[mine], bottom[mine], top[mine], **bar)
-        plain = mine & ~star & ~edge
-        for fitted, named in ((True, False), (False, False), (True, True), (False, True)):
-            rows = plain & (scatter.fitted == fitted) & (scatter.labelled == named)
-            axes.scatter(
-                at[rows],
-                height[rows],
-                s=area * (1.4 if named else 1.0),
-                marker=style.marker,
-                facecolors=style.colour if fitted else "white",
-                edgecolors=style.colour,
-                linewidths=1.4 if named else 0.8,
-                zorder=5.5 if named else 5.0,
-            )
-        special: Any = {"clip_on": False, "edgecolors": "black", "linewidths": 0.7}
+        plain = np.flatnonzero(mine & ~star & ~edge)
+        plain = plain[np.argsort(scatter.labelled[plain], kind="stable")]
+        named = scatter.labelled[plain]
+        axes.scatter(
+            at[plain],
+            height[plain],
+            s=area * np.where(named, 1.4, 1.0),
+            marker=style.marker,
+            facecolors=[style.colour if fitted else "white" for fitted in scatter.fitted[plain]],
+            edgecolors=style.colour,
+            linewidths=np.where(named, 1.4, 0.8).tolist(),
+            zorder=5,
+        )
+        special: Any = {"color": style.colour, "clip_on": False, "edgecolors": "black"}
         for rows, marker, size in ((mine & edge, "X", 45.0), (mine & star, "*", 190.0)):
             axes.scatter(
-                at[rows],
-                height[rows],
-                s=size,
-                marker=marker,
-                color=style.colour,
-                zorder=6,
-                **special,
+                at[rows], height[rows], s=size, marker=marker, zorder=6, linewidths=0.7, **special
             )
 
 
@@ -139,55 +133,32 @@ def _legend(axes: "Axes", scatter: Scatter, beside: bool) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    entries: list[tuple[Any, str]] = []
+    def mark(marker: str, size: float, face: str, edge: str) -> Line2D:
+        look: Any = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": 0.8}
+        return Line2D([], [], linestyle="none", marker=marker, markersize=size, **look)
+
+    group, entries = np.array(scatter.group, dtype=object), dict[str, Any]()
     for name, style in styles(scatter.groups).items():
-        rows = [i for i, group in enumerate(scatter.group) if group == name]
-        filled = any(scatter.fitted[i] for i in rows) or name == OWN
-        mark = Line2D(
-            [],
-            [],
-            linestyle="none",
-            marker=style.marker,
-            markersize=10 if name == OWN else 5,
-            markerfacecolor=style.colour if filled else "white",
-            markeredgecolor="black" if name == OWN else style.colour,
-            markeredgewidth=0.8,
+        mine = group == name
+        face = style.colour if scatter.fitted[mine].any() or name == OWN else "white"
+        own = name == OWN
+        entries[f"{style.label} ({mine.sum():,})"] = mark(
+            style.marker, 10 if own else 5, face, "black" if own else style.colour
         )
-        entries.append((mark, f"{style.label} ({len(rows):,})"))
     colours = trend_colours([trend.name for trend in scatter.trends], scatter.groups)
     for name, n in scatter.fitted_by_trend.items():
-        colour = colours[name]
-        swatch = (
-            Patch(facecolor=colour, alpha=0.22, linewidth=0),
-            Line2D([], [], color=colour, linewidth=1.4),
-        )
-        entries.append((swatch, f"{name} ({n:,} models)"))
+        band = Patch(facecolor=colours[name], alpha=0.22, linewidth=0)
+        line = Line2D([], [], color=colours[name], linewidth=1.4)
+        entries[f"{name} ({n:,} models)"] = (band, line)
     if scatter.diagonal is not None:
-        dashed = Line2D([], [], color="#333333", linewidth=0.9, dashes=(5, 3))
-        entries.append((dashed, "y = x"))
-    for there, marker, size, label in (
-        (scatter.edge.any(), "X", 6, "At 0% or 100%"),
-        ((scatter.highlighted & (np.array(scatter.group) != OWN)).any(), "*", 10, "Highlighted"),
-    ):
-        if there:
-            entries.append(
-                (
-                    Line2D(
-                        [],
-                        [],
-                        linestyle="none",
-                        marker=marker,
-                        markersize=size,
-                        markerfacecolor="white",
-                        markeredgecolor="black",
-                        markeredgewidth=0.7,
-                    ),
-                    label,
-                )
-            )
+        entries["y = x"] = Line2D([], [], color="#333333", linewidth=0.9, dashes=(5, 3))
+    if scatter.edge.any():
+        entries["At 0% or 100%"] = mark("X", 6, "white", "black")
+    if (scatter.highlighted & (group != OWN)).any():
+        entries["Highlighted"] = mark("*", 10, "white", "black")
     legend = axes.legend(
-        [handle for handle, _ in entries],
-        [shown(textwrap.fill(label, 32)) for _, label in entries],
+        list(entries.values()),
+        [shown(textwrap.fill(label, 32)) for label in entries],
         loc="upper left" if beside else "best",
         bbox_to_anchor=(1.01, 1.0) if beside else None,
         frameon=False,
@@ -208,10 +179,7 @@ def write_names(axes: "Axes", scatter: Scatter) -> None:
     rows = np.flatnonzero(scatter.labelled)
     if not len(rows):
         return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas: Any = FigureCanvasAgg(axes.get_figure(root=True))
-    renderer, to_pixels = canvas.get_renderer(), axes.transData.transform
+    to_pixels, to_axes = axes.transData.transform, axes.transAxes.inverted().transform
     x, y = scatter.x_axis, scatter.y_axis
     points = np.column_stack([x.within(scatter.x), y.within(scatter.y)])
     along = [np.column_stack([x.at(t.x), y.at(t.predicted)])[::4] for t in scatter.trends]
@@ -221,7 +189,7 @@ def write_names(axes: "Axes", scatter: Scatter) -> None:
     sizes = []
     for name in names:
         text = axes.text(0.5, 0.5, name, **look)
-        sizes.append(text.get_window_extent(renderer).size)
+        sizes.append(text.get_window_extent().size)
         text.remove()
     size, anchors, inside = np.array(sizes), to_pixels(points[rows]), axes.get_window_extent()
     stars = to_pixels(points[scatter.highlighted])[:, None] + 8.0 * _CROSS
@@ -229,8 +197,8 @@ def write_names(axes: "Axes", scatter: Scatter) -> None:
     box = np.array(inside.extents) + np.array([4.0, 2.0, -2.0, -2.0])
     centres = place_labels(anchors, size, obstacles, box)
     starts = (rim(anchors, centres, size) - centres) / size + 0.5
-    to_axes = axes.transAxes.inverted().transform
     leader = {"arrowstyle": "-", "linewidth": 0.5, "color": GREY, "shrinkA": 0, "shrinkB": 2.5}
+    paper = {"boxstyle": "square,pad=0.1", "facecolor": "white", "alpha": 0.75, "linewidth": 0}
     for i, name in enumerate(names):
         axes.annotate(
             name,
@@ -238,12 +206,7 @@ def write_names(axes: "Axes", scatter: Scatter) -> None:
             xytext=tuple(to_axes(centres[i])),
             textcoords="axes fraction",
             arrowprops={**leader, "relpos": tuple(starts[i])},
-            bbox={
-                "boxstyle": "square,pad=0.1",
-                "facecolor": "white",
-                "alpha": 0.75,
-                "linewidth": 0,
-            },
+            bbox=paper,
             zorder=7,
             annotation_clip=False,
             in_layout=False,
