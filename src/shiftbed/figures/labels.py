@@ -98,7 +98,7 @@ def _beside(
     theirs = other_anchor + _ALONG * (end - other_anchor)  # (9, 2) along theirs
     ours: NDArray[Any] = np.abs(lead - other) < (other_size + margin) / 2.0
     across: NDArray[Any] = np.abs(places[:, None] - theirs) < (size + margin) / 2.0
-    under = ours.all(axis=-1).any(axis=0) | across.all(axis=-1).any(axis=1)
+    under = np.any(ours.all(axis=-1), axis=0) | np.any(across.all(axis=-1), axis=1)
     under |= _cross(anchor, ends, other_anchor, end)
     return np.asarray(_OVER_LABEL * over + _OVER_LEADER * under)
 
