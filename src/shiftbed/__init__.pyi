@@ -19,9 +19,9 @@ from shiftbed.evaluation.corruptions import Corruption as Corruption
 from shiftbed.evaluation.data import TestSet as TestSet
 from shiftbed.evaluation.models import model as model
 from shiftbed.importing.results import import_results as import_results
-from shiftbed.page.report import report as report
 from shiftbed.page.card import card as card
 from shiftbed.page.plot import plot as plot
+from shiftbed.page.report import report as report
 from shiftbed.page.serve import serve as serve
 from shiftbed.papers import reproduce as reproduce
 from shiftbed.records import Perturbation as Perturbation
