@@ -308,17 +308,17 @@ class SignedRank:
     zeros: int
     """Differences of exactly zero, which the test leaves out."""
     alternative: str
-    statistic: float
+    statistic: float = NAN
     """W⁺, the sum of the ranks of positive differences."""
-    p_value: float
-    method: str
+    p_value: float = NAN
+    method: str = "exact"
     """exact or normal"""
-    rank_biserial: float
+    rank_biserial: float = NAN
     """(W⁺ − W⁻)/(W⁺ + W⁻), the matched-pairs rank-biserial correlation, from −1 to 1."""
-    mean: float
-    median: float
-    low: float
-    high: float
+    mean: float = NAN
+    median: float = NAN
+    low: float = NAN
+    high: float = NAN
     note: str = ""
 
 
@@ -348,13 +348,9 @@ def signed_rank(
     d = np.asarray(differences, dtype=np.float64)
     if d.ndim != 1 or not np.isfinite(d).all():
         raise InputError("differences must be a list of finite numbers")
-    nan = float("nan")
     if not len(d):
-        return SignedRank(
-            n=0, zeros=0, alternative=alternative, statistic=nan, p_value=nan, method="exact",
-            rank_biserial=nan, mean=nan, median=nan, low=nan, high=nan,
-            note="no network of one recipe matches one of the other",
-        )  # fmt: skip
+        why = "no network of one recipe matches one of the other"
+        return SignedRank(n=0, zeros=0, alternative=alternative, note=why)
     low, high, note = median_interval(d, level)
     moved = d[d != 0.0]
     ranks = average_ranks(np.abs(moved)) if len(moved) else np.zeros(0)

@@ -32,6 +32,7 @@ from shiftbed.scales import LOGIT, Scale
 from shiftbed.scales import scale as scale_of
 
 Floats = NDArray[np.float64]
+NAN = float("nan")
 INTERDECILE = 2.5631031310892007
 """90 % − 10 % quantile of a standard normal variable."""
 
@@ -41,63 +42,41 @@ class Measures:
     """What the rules for patterns are about."""
 
     n: int
-    spread_id: float
-    spread_ood: float
-    steepness: float
+    spread_id: float = NAN
+    spread_ood: float = NAN
+    steepness: float = NAN
     """spread_id/spread_ood, infinite where there is no OOD spread."""
-    rank: float
+    rank: float = NAN
     """Spearman's r; 0 where one side has no spread (then ``undefined`` says so)."""
-    slope: float
+    slope: float = NAN
     """Least-squares slope on the scale; NaN where there is none (then ``undefined`` says so)."""
-    slope_low: float
-    slope_high: float
-    slope_t: float
+    slope_low: float = NAN
+    slope_high: float = NAN
+    slope_t: float = 0.0
     """Slope over the half width of its interval: ±1 and beyond leave out 0; 0 without a slope."""
-    kept: float
+    kept: float = NAN
     """Share of the median ID accuracy above chance that the best tenth keeps."""
-    above_chance: bool
+    above_chance: bool = True
     """Whether the median ID accuracy is better than chance."""
-    on_boundary: int
+    on_boundary: int = 0
     """Networks at exactly 0 or 1, which the scale cannot place."""
     undefined: str
     """Why the rank correlation or the slope is missing, "" if neither is."""
 
 
-def measure(
-    points: Floats, *, chance: float, sizes: tuple[int, int] | None, scale: Scale, level: float
-) -> Measures:
-    """Measures of accuracies (n, 2), ID and OOD, none missing."""
-    rows = np.arange(len(points))[None, :]
-    return _measures(points, rows, chance, sizes, scale, level)[0]
-
-
-def resampled(
+def _measures(
     points: Floats,
-    draws: int,
-    seed: int,
+    rows: NDArray[np.int64],
     *,
     chance: float,
     sizes: tuple[int, int] | None,
     scale: Scale,
     level: float,
 ) -> list[Measures]:
-    """Measures of ``draws`` resamples of the rows of points (n, 2)."""
-    n = len(points)
-    rows = np.random.default_rng([seed, n, draws]).integers(0, n, (max(draws, 0), n))
-    return _measures(points, rows, chance, sizes, scale, level) if draws > 0 else []
-
-
-def _measures(
-    points: Floats,
-    rows: NDArray[np.int64],
-    chance: float,
-    sizes: tuple[int, int] | None,
-    scale: Scale,
-    level: float,
-) -> list[Measures]:
+    """Of accuracies (n, 2), ID and OOD, none missing: one for each resample of their rows."""
     count, n = rows.shape
     if n < 3:  # nothing to measure: the rules ask for n first
-        return [_nothing(n)] * count
+        return [Measures(n=n, undefined=f"{n} networks: nothing can be measured")] * count
     drawn = points[rows]
     low, high = np.quantile(drawn, [0.1, 0.9], axis=1)
     spread = high - low
@@ -169,25 +148,6 @@ def _undefined(rank: float, slope: float, points: Floats, scale: str) -> str:
         if np.ptp(points[:, column]) == 0:
             return f"all {what} accuracies are the same: no rank correlation"
     return f"no {scale} slope: too few networks strictly between 0 and 1, or no ID spread"
-
-
-def _nothing(n: int) -> Measures:
-    nan = float("nan")
-    return Measures(
-        n=n,
-        spread_id=nan,
-        spread_ood=nan,
-        steepness=nan,
-        rank=nan,
-        slope=nan,
-        slope_low=nan,
-        slope_high=nan,
-        slope_t=0.0,
-        kept=nan,
-        above_chance=True,
-        on_boundary=0,
-        undefined=f"{n} networks: nothing can be measured",
-    )
 
 
 PATTERNS = ("increasing", "vertical", "horizontal", "decreasing", "no clear trend", "undecided")
@@ -275,9 +235,13 @@ def classify(
         "scale": scale_of(scale),
         "level": level,
     }
-    found = measure(points, **how)
+    found = _measures(points, np.arange(len(points))[None, :], **how)[0]
     pattern, reason = decide(found, rules)
-    spread = resampled(points, bootstrap, seed, **how) if pattern != "undecided" else []
+    spread: list[Measures] = []
+    if pattern != "undecided" and bootstrap > 0:
+        rng = np.random.default_rng([seed, len(points), bootstrap])
+        drawn = rng.integers(0, len(points), (bootstrap, len(points)))
+        spread = _measures(points, drawn, **how)
     nearest, margin, by = _margin(found, spread, rules, pattern)
     same = [decide(one, rules)[0] == pattern for one in spread]
     low, high = _rank_interval(found.rank, len(points), level)

@@ -50,12 +50,12 @@ class Predictor:
     """The average over groups, and each group's fit."""
 
     fits: tuple[Fit, ...]
-    slope: float
-    slope_low: float
-    slope_high: float
-    r2: float
-    r2_low: float
-    r2_high: float
+    slope: float = NAN
+    slope_low: float = NAN
+    slope_high: float = NAN
+    r2: float = NAN
+    r2_low: float = NAN
+    r2_high: float = NAN
     n: int
     """Models in the groups that were fitted."""
     note: str = ""
@@ -118,10 +118,7 @@ def predictor(
     used = [(f, rows) for f, (_, rows) in zip(fits, groups, strict=True) if np.isfinite(f.r2)]
     left = [f"{f.group or 'all'}: {f.note}" for f in fits if not np.isfinite(f.r2)]
     if not used:
-        nothing = dict.fromkeys(
-            ("slope", "slope_low", "slope_high", "r2", "r2_low", "r2_high"), NAN
-        )
-        return Predictor(fits=fits, n=0, note="; ".join(left), **nothing)
+        return Predictor(fits=fits, n=0, note="; ".join(left))
     count, n = len(used), sum(f.n for f, _ in used)
     slope, r2 = (float(np.mean(v)) for v in zip(*((f.slope, f.r2) for f, _ in used), strict=True))
     if count == 1:

@@ -242,35 +242,13 @@ def _row(pair: PairTable, found: Pattern, trust: Trust) -> dict[str, Any]:
     if found.pattern != "undecided" and not found.draws:
         notes.append("no margin: no resampling was asked for")
     r2 = next((check.value for check in trust.checks if check.name == "r2"), None)
-    row: dict[str, Any] = {
-        "task": pair.task,
-        "id": pair.source,
-        "ood": pair.target,
-        "kind": pair.kind,
-        "pattern": found.pattern,
-        "reason": found.reason,
-        "nearest": found.nearest or None,
-        "margin_by": found.margin_by or None,
-        "n": found.n,
-        "left_out": found.left_out,
-        "margin": found.margin,
-        "share": found.share,
-        "rank": None if "no rank" in measured.undefined else measured.rank,
-        "rank_low": found.rank_low,
-        "rank_high": found.rank_high,
-        "slope": measured.slope,
-        "slope_low": measured.slope_low,
-        "slope_high": measured.slope_high,
-        "spread_id": measured.spread_id,
-        "spread_ood": measured.spread_ood,
-        "steepness": measured.steepness,
-        "kept": measured.kept,
-        "chance": found.chance,
-        "r2": r2,
-        "trusted": trust.trusted,
-        "why_not": "; ".join(trust.reasons) or None,
-        "note": "; ".join(notes) or None,
-    }
+    row: dict[str, Any] = {name: value for name, value in vars(measured).items() if name in _SCHEMA}
+    row |= {name: value for name, value in vars(found).items() if name in _SCHEMA}
+    row |= {"task": pair.task, "id": pair.source, "ood": pair.target, "kind": pair.kind, "r2": r2}
+    row |= {"nearest": found.nearest or None, "margin_by": found.margin_by or None}
+    row |= {"rank": None if "no rank" in measured.undefined else measured.rank}
+    row |= {"trusted": trust.trusted, "why_not": "; ".join(trust.reasons) or None}
+    row |= {"note": "; ".join(notes) or None}
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value
         for name, value in row.items()

@@ -155,20 +155,16 @@ def _ends(row: Row, name: str) -> str:
 
 
 def _long(fits: Mapping[tuple[str, str], Predictor]) -> pl.DataFrame:
-    rows: list[tuple[object, ...]] = []
+    rows: list[dict[str, Any]] = []
     for target in dict.fromkeys(key[0] for key in fits):
         here = {metric: one for (t, metric), one in fits.items() if t == target}
         rank = dict(zip(here, ranks([one.r2 for one in here.values()]), strict=True))
         for metric, one in here.items():
-            average = (one.slope, one.slope_low, one.slope_high, one.r2, one.r2_low, one.r2_high)
-            best = rank[metric] or None
-            rows.append((target, metric, AVERAGE, *average, one.n, best, one.note))
-            for fit in one.fits:
-                line = (fit.slope, fit.slope_low, fit.slope_high, fit.r2, fit.r2_low, fit.r2_high)
-                rows.append((target, metric, fit.group, *line, fit.n, None, fit.note))
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(
-        pl.selectors.float().fill_nan(None)
-    )
+            about = {"ood": target, "metric": metric}
+            rows.append(vars(one) | about | {"group": AVERAGE, "rank": rank[metric] or None})
+            rows += [vars(fit) | about for fit in one.fits]
+    named = [{name: row.get(name) for name in _SCHEMA} for row in rows]
+    return pl.DataFrame(named, schema=_SCHEMA).with_columns(pl.selectors.float().fill_nan(None))
 
 
 _SCHEMA = {
