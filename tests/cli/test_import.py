@@ -5,6 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from shiftbed.testbed import read_testbed
+from tests.cli.in_process import shiftbed as in_process
 from tests.cli.test_cli import shiftbed
 
 
@@ -98,3 +100,50 @@ def test_predictions_go_out_and_come_back(answers, suffix):
         for s in ("preds", "again")
     ]
     assert scores[0].items() <= scores[1].items()
+
+
+def test_every_option_of_import(tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "name,kind,depth,junk,val,v2\na,standard,50,9,76.1,0.63\nb,own,18,9,69.8,0.5\n"
+    )
+    done = in_process(
+        *("import", "a.csv", "-o", "out.parquet", "--name", "mine", "--layout", "wide"),
+        *("--unit", "percent", "--unit", "v2=fraction", "--n", "val=50000"),
+        *("--setting", "v2=new", "--shift", "s=val:new", "--fit", "kind=standard"),
+        *("--info", "depth", "--ignore", "junk", "--source", "S", "--licence", "L"),
+        *("--citation", "C", "--json"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "testbed": "mine",
+        "file": "out.parquet",
+        "models": 2,
+        "settings": 2,
+        "shifts": ["s"],
+        "fit_set": 1,
+        "per_image": [],
+    }
+    bed = read_testbed(tmp_path / "out.parquet")
+    assert bed.value.tolist() == [[76.1 / 100, 0.63], [69.8 / 100, 0.5]]
+    assert (bed.source, bed.licence, bed.citation) == ("S", "L", "C")
+    assert bed.models["depth"].to_list() == [50, 18]
+    wrong = in_process("import", "a.csv", "-o", "out.csv", cwd=tmp_path)
+    assert wrong.returncode == 2
+
+
+def test_a_store_is_cleaned(answers):
+    done = in_process("store", "import", "preds", "mine_val.npz", "--setting", "val", cwd=answers)
+    assert done.stdout == "preds: 1 cells imported\n"
+    (answers / "preds" / "predictions" / "stray.parquet").write_bytes(b"")
+    found = in_process("store", "verify", "preds", "--json", cwd=answers)
+    assert found.returncode == 1
+    assert [one["kind"] for one in json.loads(found.stdout)["problems"]] == ["orphan"]
+    cleaned = in_process("store", "gc", "preds", "--json", cwd=answers)
+    assert json.loads(cleaned.stdout) == {"removed": ["predictions/stray.parquet"]}
+    assert in_process("store", "verify", "preds", cwd=answers).returncode == 0
+    one = in_process(
+        *("store", "export", "preds", "--setting", "val", "--model", "mine", "-o", "x.csv"),
+        cwd=answers,
+    )
+    assert one.stdout == "wrote x.csv: 3000 predictions\n"

@@ -75,6 +75,6 @@ def test_bounds_and_intervals(tmp_path):
     assert second["low"] == pytest.approx(binomtest(65, 80).proportion_ci(0.9, "exact").low)
     assert second["high"] == 1.0
     assert "15 of 80 examples are not decided by the top-2" in second["note"]
-    scored = score(store, settings=[first["setting"]])
+    scored = score(store, settings=[first["setting"]]).frame
     assert scored["model"].to_list() == ["sure"]  # no accuracy from the decided images alone
     assert scored["value"].to_list() == [70 / 80]

@@ -34,7 +34,7 @@ from shiftbed.captioning.sources import Asked, Problems, batches, expand
 from shiftbed.display import Result, Table, percent, records
 
 _SHOWN = 20
-Progress = Callable[[str, int, int | None], None]
+RowsRead = Callable[[str, int, int | None], None]
 """Is told which pass it is, how many rows are done, and how many there are if that is known."""
 
 
@@ -108,7 +108,7 @@ def captions(
     text_column: str | None = None,
     tags_column: str | None = None,
     id_column: str | None = None,
-    progress: Progress = lambda stage, done, total: None,
+    progress: RowsRead = lambda stage, done, total: None,
 ) -> CaptionReport:
     """An ID test set from image–text pairs (shi2023, Appendix B.2), and the rows to hold out.
 
@@ -219,7 +219,7 @@ def _first_pass(
     asked: Asked,
     seed: int,
     folder: Path,
-    progress: Progress,
+    progress: RowsRead,
 ) -> list[_Piece]:
     pieces: list[_Piece] = []
     for path in paths:
@@ -234,7 +234,7 @@ def _first_pass(
     return pieces
 
 
-def _tell(progress: Progress, before: int, rows: int) -> None:
+def _tell(progress: RowsRead, before: int, rows: int) -> None:
     progress("match", before + rows, None)
 
 
@@ -268,7 +268,7 @@ def _second_pass(
     seed: int,
     drawn: Selection,
     total: int,
-    progress: Progress,
+    progress: RowsRead,
 ) -> pl.DataFrame:
     """All rows of the drawn images: source, row, id, …, rank and the class matched."""
     held, done = [], 0
