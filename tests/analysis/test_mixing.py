@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.analysis.mixing import (
     majority_vote,
-    mean_probability,
     mixed,
     robustness_of,
 )
@@ -47,11 +46,6 @@ def test_vote_equals_a_count(m, seed):
         assert winner == next(c for c in column if count[int(c)] == most)  # earliest of the tied
 
 
-def test_mean_probability_is_the_argmax_of_the_mean():
-    p = np.random.default_rng(0).dirichlet(np.ones(5), (4, 60))
-    assert mean_probability(p).tolist() == p.mean(axis=0).argmax(axis=1).tolist()
-
-
 def test_rho_of_made_classifiers():
     rng = np.random.default_rng(0)
     hard, harder = rng.standard_normal(4000), rng.standard_normal(3000) + 0.5
@@ -75,7 +69,6 @@ def test_rho_of_made_classifiers():
     [
         (lambda: mixed(0.5, 0.6, [1.2]), "α must be a fraction"),
         (lambda: majority_vote(np.zeros((0, 3), int)), "a vote needs"),
-        (lambda: mean_probability(np.zeros((2, 3))), "models, examples, classes"),
     ],
 )
 def test_what_cannot_be_made(call, message):

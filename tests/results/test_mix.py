@@ -1,5 +1,7 @@
 """Chords and votes of stored predictions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -7,7 +9,7 @@ from scipy.special import softmax
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.errors import InputError
 from shiftbed.results.joint_answers import answers_from_store
-from shiftbed.results.mix import ensemble_table, mixed_table
+from shiftbed.results.mix import mix
 from tests.results.digits import predictions as predictions_of_digits
 from tests.results.digits import write_store
 
@@ -19,10 +21,10 @@ def sides(tmp_path_factory):
 
 
 def test_the_chord(sides):
-    frame = mixed_table(*sides, "model7", "model0", alphas=(0.0, 0.25, 1.0))
+    frame = mix(*sides, model=["model7", "model0"]).frame[[0, 3, 10]]
     ends = [side.right[[0, 7]].mean(axis=1) for side in sides]
     for column, (b, a) in zip(("id_accuracy", "ood_accuracy"), ends, strict=True):
-        assert frame[column].to_list() == pytest.approx([b, 0.75 * b + 0.25 * a, a])
+        assert frame[column].to_list() == pytest.approx([b, 0.7 * b + 0.3 * a, a])
     line = fit_baseline(*(side.right.mean(axis=1) for side in sides), bootstrap=0)
     rho = frame["ood_accuracy"].to_numpy() - line.predict(frame["id_accuracy"].to_numpy())
     assert frame["effective"].to_numpy() == pytest.approx(rho)
@@ -31,35 +33,34 @@ def test_the_chord(sides):
 
 
 def test_votes(sides):
-    frame = ensemble_table(*sides)
+    frame = mix(*sides).frame.filter(rule="majority vote")
     assert frame["members"].to_list() == [3, 5, 8]
     assert frame["ood_accuracy"][1] >= np.median(sides[1].right.mean(axis=1))
-    own = ensemble_table(*sides, {"one": ["model3"]})
-    assert own["ood_accuracy"][0] == pytest.approx(sides[1].right[3].mean())
+    alone = mix(*(replace(side, store=None) for side in sides))
+    assert alone.frame["classifier"].equals(frame["classifier"])
+    assert alone.frame["effective"].to_list() == pytest.approx(frame["effective"].to_list())
+    assert any("No mean probabilities" in note for table in alone.tables() for note in table.notes)
 
 
 def test_mean_probabilities_where_logits_were_kept(tmp_path):
     store = write_store(tmp_path / "store")
     both = [answers_from_store(store, name) for name in ("clean", "noisy")]
-    members = {"three": ["model2", "model5", "model7"]}
-    frame = ensemble_table(*both, members, store=store)
+    members = ["model2", "model5", "model7"]
+    frame = mix(*(side.of(members) for side in both)).frame
     assert frame["rule"].to_list() == ["majority vote", "mean probability"]
     logits, labels = predictions_of_digits()
-    p = np.mean([softmax(logits["noisy"][m], axis=1) for m in members["three"]], axis=0)
+    p = np.mean([softmax(logits["noisy"][m], axis=1) for m in members], axis=0)
     right = (p.argmax(axis=1) == labels["noisy"]).mean()
     assert frame["ood_accuracy"][1] == pytest.approx(right, abs=1.5 / len(p))  # 16-bit logits
     lean = write_store(tmp_path / "lean", keep_logits=False)
-    bare = [answers_from_store(lean, name) for name in ("clean", "noisy")]
-    assert ensemble_table(*bare, members, store=lean)["rule"].to_list() == ["majority vote"]
+    assert set(mix(lean, id="clean", ood="noisy").frame["rule"]) == {"majority vote"}
 
 
 def test_a_vote_of_67_models_on_validation_and_v2(predictions):
     """Plain votes of the ten best stay on the line: ρ is no larger than its noise."""
-    from shiftbed.results.joint_answers import open_two
-
     names = ("imagenet-validation-original", "imagenetv2-b-33")
     files = [str(predictions / f"imagenetv2_67models_{name}.npz") for name in names]
-    frame = ensemble_table(*open_two(*files, None, None))
+    frame = mix(*files).frame
     ten = frame.row(2, named=True)
     assert (ten["id_accuracy"], ten["ood_accuracy"]) == (
         pytest.approx(0.8409, abs=5e-5),
@@ -70,6 +71,6 @@ def test_a_vote_of_67_models_on_validation_and_v2(predictions):
 
 def test_what_cannot_be_mixed(sides):
     with pytest.raises(InputError, match="two models"):
-        mixed_table(*sides, "model1", "model1")
+        mix(*sides, model=["model1", "model1"])
     with pytest.raises(InputError, match="unknown model"):
-        mixed_table(*sides, "model1", "modell")
+        mix(*sides, model=["model1", "modell"])

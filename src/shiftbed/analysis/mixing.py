@@ -53,21 +53,6 @@ def majority_vote(classes: Classes) -> Classes:
     return winner
 
 
-def mean_probability(probabilities: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    """(N,): the class with the highest mean probability over the models, from (M, N, K).
-
-    Of equal ones the lowest class wins.
-
-    >>> mean_probability(np.array([[[0.6, 0.4]], [[0.1, 0.9]]])).tolist()
-    [1]
-    """
-    if probabilities.ndim != 3 or not probabilities.size:
-        raise InputError(
-            f"probabilities must be (models, examples, classes), have {probabilities.shape}"
-        )
-    return np.asarray(probabilities.mean(axis=0, dtype=np.float64).argmax(axis=1))
-
-
 def robustness_of(
     baseline: Baseline,
     right_id: NDArray[Any],

@@ -4,7 +4,7 @@ A .npz file of predictions, a prediction store or a testbed with results per ima
 testbed has accuracies only, and is refused.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,9 @@ class JointAnswers:
     """(M, N) by name of the score; NaN rows for models that do not have it."""
     left_out: int = 0
     """Examples that a model could not read or that have no label."""
+    store: PredictionStore | None = None
     kept: NDArray[np.bool_] | None = None
-    """Which examples of the stored test set these are; None where it is no store's."""
+    """The store they come from and which examples of its test set these are, if there is one."""
 
     @property
     def n(self) -> int:
@@ -173,27 +174,26 @@ def answers_from_store(
         labels=None if bare else test_set.labels[keep],
         scores=found,
         left_out=int((~keep).sum()),
+        store=store,
         kept=keep,
     )
 
 
-def mean_probabilities(
-    store: PredictionStore, answers: JointAnswers, models: Iterable[str]
-) -> NDArray[np.float64] | None:
+def mean_probabilities(answers: JointAnswers, models: Sequence[str]) -> NDArray[np.float64] | None:
     """(N, K): mean probability of each class over some models; None if one's logits were not kept.
 
     One model's logits are in memory at a time.
     """
-    total: NDArray[np.float64] | None = None
-    names = list(models)
-    for name in names:
-        frame = store.read(name, answers.setting, ["class_1", "logits"])
-        if "logits" not in frame.columns or answers.kept is None:
+    if answers.store is None or answers.kept is None:
+        return None
+    total: NDArray[np.float64] | float = 0.0
+    for name in models:
+        frame = answers.store.read(name, answers.setting, ["class_1", "logits"])
+        if "logits" not in frame.columns:
             return None
         logits = frame["logits"].filter(pl.Series(answers.kept))
-        p = softmax(np.array(logits.to_list(), dtype=np.float64), axis=1)
-        total = p if total is None else total + p
-    return None if total is None else total / len(names)
+        total = total + softmax(np.array(logits.to_list(), dtype=np.float64), axis=1)
+    return np.asarray(total) / len(models)
 
 
 def _chosen(where: str, setting: str | None, there: list[str], alone: str = "") -> str:

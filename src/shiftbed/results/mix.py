@@ -1,6 +1,6 @@
 """Mixed classifiers and ensembles of stored predictions: ``mix``, their chord and their ρ."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.analysis.baseline import Baseline, fit_baseline
-from shiftbed.analysis.mixing import majority_vote, mean_probability, mixed, robustness_of
-from shiftbed.analysis.robustness import Robustness
+from shiftbed.analysis.baseline import fit_baseline
+from shiftbed.analysis.mixing import majority_vote, mixed, robustness_of
 from shiftbed.display import Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError
 from shiftbed.results.charts import Charted
@@ -22,8 +21,6 @@ from shiftbed.results.joint_answers import (
     open_two,
 )
 from shiftbed.scales import LOGIT, Scale
-from shiftbed.scales import scale as scale_of
-from shiftbed.store import PredictionStore
 
 if TYPE_CHECKING:
     from shiftbed.figures.charts import Dots
@@ -47,25 +44,34 @@ def mix(
     """
     if model and len(model) != 2:
         raise InputError(f"a mixed classifier needs two --model, got {len(model)}")
-    scale = scale_of(scale)
-    first, second = matched(*open_two(source, target, id, ood))
-    if model:
-        frame = mixed_table(first, second, model[0], model[1], scale=scale, level=level)
-    else:
-        store = None
-        if target is None and first.kept is not None:
-            store = (
-                source
-                if isinstance(source, PredictionStore)
-                else PredictionStore.existing(str(source))
-            )
-        frame = ensemble_table(first, second, store=store, scale=scale, level=level)
+    sides = matched(*open_two(source, target, id, ood))
+    about, made = _chord(sides, *model) if model else _ensembles(sides)
+    right = [side.judged() for side in sides]
+    line = fit_baseline(
+        *(one.mean(axis=1) for one in right),
+        models=sides[0].models,
+        id_settings=[sides[0].setting],
+        ood_setting=sides[1].setting,
+        scale=scale,
+        sizes=np.broadcast_to([side.n for side in sides], (len(sides[0].models), 2)),
+        on_boundary="clip",
+        bootstrap=0,
+    )
+    found = robustness_of(line, *made, *right, level=level).columns()
+    shown = ("predicted", "effective", "low", "high", "p_value", "extrapolated")
+    columns = {
+        "id_accuracy": made[0].mean(axis=1),
+        "ood_accuracy": made[1].mean(axis=1),
+        **{name: found[name] for name in shown},
+        "n_id": np.full(len(made[0]), sides[0].n),
+        "n_ood": np.full(len(made[0]), sides[1].n),
+    }
     return MadeClassifiers(
-        frame=frame,
-        source=first.setting,
-        target=second.setting,
-        scale=scale.name,
-        models=len(first.models),
+        frame=pl.DataFrame(about | columns, nan_to_null=True),
+        source=sides[0].setting,
+        target=sides[1].setting,
+        scale=line.scale.name,
+        models=len(sides[0].models),
     )
 
 
@@ -116,88 +122,50 @@ class MadeClassifiers(Charted):
         return made_chart(self.frame, self.source, self.target)
 
 
-def mixed_table(
-    source: JointAnswers,
-    target: JointAnswers,
-    a: str,
-    b: str,
-    *,
-    alphas: Sequence[float] = tuple(np.linspace(0, 1, 11).round(3).tolist()),
-    scale: str | Scale = LOGIT,
-    level: float = 0.95,
-) -> pl.DataFrame:
-    """The chord from B (α = 0) to A (α = 1): expected accuracies and ρ of mixed classifiers.
+Sides = tuple[JointAnswers, JointAnswers]
+Made = tuple[dict[str, Any], list[NDArray[Any]]]
+"""What the classifiers are, and (P, N) how right each is on every ID and OOD example."""
 
-    The baseline goes through all models that both settings share; intervals are paired, over
-    images. andreassen2021, Appendix D.1.
+
+def _chord(sides: Sides, a: str, b: str) -> Made:
+    """The chord from B (α = 0) to A (α = 1), by the expected accuracy of mixed classifiers.
+
+    andreassen2021, Appendix D.1.
     """
-    source, target = matched(source, target)
     if a == b:
         raise InputError(f"a mixed classifier needs two models, got {a!r} twice")
-    baseline = _baseline(source, target, scale)
-    rows = []
-    for side in (source, target):
-        of_a, of_b = side.of([a, b]).judged()
-        rows.append(mixed(of_a, of_b, alphas).T)
+    alphas = np.linspace(0, 1, 11).round(3).tolist()
     names = [f"{alpha:g}·{a} + {1 - alpha:g}·{b}" for alpha in alphas]
-    columns: dict[str, list[Any]] = {"classifier": names, "alpha": list(alphas)}
-    return _table(columns, source, target, baseline, rows, level)
+    both = [side.of([a, b]).judged() for side in sides]
+    rows = [mixed(of_a, of_b, alphas).T for of_a, of_b in both]
+    return {"classifier": names, "alpha": alphas}, rows
 
 
-def ensemble_table(
-    source: JointAnswers,
-    target: JointAnswers,
-    members: Mapping[str, Sequence[str]] | None = None,
-    *,
-    store: PredictionStore | None = None,
-    scale: str | Scale = LOGIT,
-    level: float = 0.95,
-) -> pl.DataFrame:
-    """Ensembles: majority votes of top-1 answers and, where logits were kept, mean probabilities.
+def _ensembles(sides: Sides) -> Made:
+    """Majority votes of top-1 answers and, where logits were kept, mean probabilities.
 
-    ``members`` names the models of each ensemble, the most trusted first (it wins ties); by
-    default the best 3, 5 and 10 and all models by ID accuracy. ``store`` is where both settings
-    come from, if they do: mean probabilities need the probabilities of all classes.
+    Of the best 3, 5 and 10 and of all models by ID accuracy, the best first (it wins ties).
     """
-    source, target = matched(source, target)
-    if source.classes is None or target.classes is None:
+    if any(side.classes is None for side in sides):
         raise InputError("a vote needs the predicted classes, and only right and wrong are there")
-    if members is None:
-        order = np.argsort(-source.judged().mean(axis=1), kind="stable")
-        best = [source.models[int(i)] for i in order]
-        sizes = [size for size in (3, 5, 10) if size < len(best)]
-        members = {f"best {size} on {source.setting}": best[:size] for size in sizes}
-        members |= {f"all {len(best)}": best}
-    baseline = _baseline(source, target, scale)
-    sides = (source, target)
+    order = np.argsort(-sides[0].judged().mean(axis=1), kind="stable")
+    best = [sides[0].models[int(i)] for i in order]
+    sizes = [size for size in (3, 5, 10) if size < len(best)]
+    members = {f"best {size} on {sides[0].setting}": best[:size] for size in sizes}
+    members[f"all {len(best)}"] = best
+    rules = {"majority vote": _vote, "mean probability": _average}
     made = [
-        (name, "majority vote", len(one), [_vote(side, one) for side in sides])
-        for name, one in members.items()
+        (name, rule, len(some), [make(side, some) for side in sides])
+        for rule, make in rules.items()
+        for name, some in members.items()
     ]
-    for name, one in members.items() if store is not None else ():
-        means = [_average(store, side, one) for side in sides]
-        if all(mean is not None for mean in means):
-            made.append((name, "mean probability", len(one), [np.asarray(m) for m in means]))
-    columns: dict[str, list[Any]] = {
-        "classifier": [one[0] for one in made],
-        "rule": [one[1] for one in made],
-        "members": [one[2] for one in made],
-    }
-    rows = [np.stack([one[3][side] for one in made]) for side in (0, 1)]
-    return _table(columns, source, target, baseline, rows, level)
+    made = [one for one in made if all(right is not None for right in one[3])]
+    names = ("classifier", "rule", "members")
+    about = {name: [one[i] for one in made] for i, name in enumerate(names)}
+    return about, [np.array([one[3][side] for one in made], dtype=bool) for side in (0, 1)]
 
 
-def _average(
-    store: PredictionStore | None, side: JointAnswers, members: Sequence[str]
-) -> NDArray[np.bool_] | None:
-    """(N,): whether the class of the highest mean probability is right, if that can be told."""
-    if store is None or side.labels is None or (side.labels < 0).any():
-        return None
-    mean = mean_probabilities(store, side, members)
-    return None if mean is None else np.asarray(mean_probability(mean[None]) == side.labels)
-
-
-def _vote(side: JointAnswers, members: Sequence[str]) -> NDArray[np.bool_]:
+def _vote(side: JointAnswers, members: Sequence[str]) -> NDArray[np.bool_] | None:
     """(N,): whether the vote is right. A class is right for an example if it is for one model."""
     some = side.of(members)
     assert some.classes is not None
@@ -205,44 +173,9 @@ def _vote(side: JointAnswers, members: Sequence[str]) -> NDArray[np.bool_]:
     return np.asarray(((some.classes == winner) & some.judged()).any(axis=0))
 
 
-def _baseline(source: JointAnswers, target: JointAnswers, scale: str | Scale) -> Baseline:
-    sides = [side.judged().mean(axis=1) for side in (source, target)]
-    return fit_baseline(
-        *sides,
-        models=source.models,
-        id_settings=[source.setting],
-        ood_setting=target.setting,
-        scale=scale,
-        sizes=np.broadcast_to([source.n, target.n], (len(source.models), 2)),
-        on_boundary="clip",
-        bootstrap=0,
-    )
-
-
-def _table(
-    columns: dict[str, list[Any]],
-    source: JointAnswers,
-    target: JointAnswers,
-    baseline: Baseline,
-    rows: list[NDArray[Any]],
-    level: float,
-) -> pl.DataFrame:
-    found: Robustness = robustness_of(
-        baseline, rows[0], rows[1], source.judged(), target.judged(), level=level
-    )
-    return pl.DataFrame(
-        {
-            **columns,
-            "id_accuracy": rows[0].mean(axis=1),
-            "ood_accuracy": rows[1].mean(axis=1),
-            "predicted": found.predicted,
-            "effective": found.effective,
-            "low": found.low,
-            "high": found.high,
-            "p_value": found.p_value,
-            "extrapolated": found.extrapolated,
-            "n_id": np.full(len(rows[0]), source.n),
-            "n_ood": np.full(len(rows[0]), target.n),
-        },
-        nan_to_null=True,
-    )
+def _average(side: JointAnswers, members: Sequence[str]) -> NDArray[np.bool_] | None:
+    """(N,): whether the class of the highest mean probability is right, if logits were kept."""
+    if side.labels is None or (side.labels < 0).any():
+        return None
+    mean = mean_probabilities(side, members)
+    return None if mean is None else np.asarray(mean.argmax(axis=1) == side.labels)
