@@ -9,23 +9,38 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from shiftbed.analysis.baseline import Baseline
+from shiftbed.analysis.factors import factor_analysis
+from shiftbed.analysis.pairs import PairTable, network_table
+from shiftbed.analysis.similarity import similarity
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures import Chart, Panels
 from shiftbed.records import Shift
+from shiftbed.results.charts.corruptions import severities
+from shiftbed.results.charts.factors import count_bars, factor_panels, pattern_panels
+from shiftbed.results.charts.predictiveness import matrix_heatmap
+from shiftbed.results.charts.robustness import (
+    grid,
+    probes,
+    relative,
+    reliability_diagram,
+    synthetic,
+    trajectories,
+)
+from shiftbed.results.charts.scatter import plane, scatter
+from shiftbed.results.charts.similarity import dominance_against_difference, dominance_map
 from shiftbed.results.correlation import NATURAL
 from shiftbed.results.lines import find_shift
+from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
+from shiftbed.results.patterns import pattern_counts, pattern_table
+from shiftbed.results.predictiveness import matrix, study
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED, Testbed, open_testbed, testbed_from_store
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from shiftbed.analysis.pairs import PairTable
 
 DEFAULTS: dict[str, Any] = {
     "scale": "logit",
@@ -63,19 +78,15 @@ class Source:
         return self._lines[shift]
 
     @cached_property
-    def pairs(self) -> "tuple[PairTable, ...]":
+    def pairs(self) -> tuple[PairTable, ...]:
         """Metrics of each (ID, OOD) pair."""
-        from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
-
         if self.store is not None:
             return tuple(pairs_from_store(self.store))
         return tuple(pairs_from_testbed(self.testbed))
 
     @cached_property
-    def patterns(self) -> "pl.DataFrame":
+    def patterns(self) -> pl.DataFrame:
         """The pattern of every pair, and whether its line is to be trusted."""
-        from shiftbed.results.patterns import pattern_table
-
         bed = self.testbed
         settings = {name for pair in self.pairs for name in (pair.source, pair.target)}
         images = {s: bed.usual_size(s) for s in settings if s in bed.settings}
@@ -219,8 +230,6 @@ def _line(source: Source, shift: Shift | None, options: Mapping[str, Any]) -> Ba
 
 
 def _scatter(source: Source, shift: Shift | None, **options: Any) -> Chart:
-    from shiftbed.results.charts.scatter import plane, scatter
-
     wanted, bed = _usual(source, shift), source.testbed
     if "highlight" in options:
         stars = [bed.model_names[bed.model_index(name)] for name in options["highlight"]]
@@ -234,46 +243,14 @@ def _scatter(source: Source, shift: Shift | None, **options: Any) -> Chart:
 def _relative(
     source: Source, shift: Shift | None, highlight: Sequence[str] = (), **options: Any
 ) -> Chart:
-    from shiftbed.results.charts.robustness import relative
-
     return relative(source.testbed, _line(source, shift, options), highlight=highlight)
 
 
-def _synthetic(source: Source, shift: Shift | None, highlight: Sequence[str] = ()) -> Chart:
-    from shiftbed.results.charts.robustness import synthetic
-
-    return synthetic(source.testbed, _usual(source, shift), highlight=highlight)
-
-
-def _grid(source: Source, shift: Shift | None) -> Chart:
-    from shiftbed.results.charts.robustness import grid
-
-    return grid(source.testbed)
-
-
-def _multiples(source: Source, shift: Shift | None) -> Chart:
-    from shiftbed.results.charts.factors import pattern_panels
-
-    title = f"{source.name}: OOD over ID accuracy"
-    return pattern_panels(source.pairs, source.patterns, title=title)
-
-
 def _trajectories(source: Source, shift: Shift | None, by: str = "run", **options: Any) -> Chart:
-    from shiftbed.results.charts.robustness import trajectories
-
     return trajectories(source.testbed, _line(source, shift, options), by=by)
 
 
-def _severities(source: Source, shift: Shift | None, fit_on: Any = None) -> Chart:
-    from shiftbed.results.charts.corruptions import severities
-
-    return severities(source.testbed, models=fit_on)
-
-
 def _similarity(source: Source, shift: Shift | None) -> Chart:
-    from shiftbed.analysis.similarity import similarity
-    from shiftbed.results.charts.similarity import dominance_against_difference, dominance_map
-
     setting = _usual(source, shift).source[0]
     results = source.testbed.results.get(setting)
     if results is None or int(results.known.sum()) < 2:
@@ -286,48 +263,23 @@ def _similarity(source: Source, shift: Shift | None) -> Chart:
 
 
 def _predictiveness(source: Source, shift: Shift | None) -> Chart:
-    from shiftbed.results import predictiveness as tables
-    from shiftbed.results.charts.predictiveness import matrix_heatmap
-
-    whole = tables.matrix(tables.study(source.pairs))
-    return matrix_heatmap(
-        whole.metrics, whole.r, whole.low, whole.high, title="Averaged correlations of metrics"
-    )
+    whole = matrix(study(source.pairs))
+    title = "Averaged correlations of metrics"
+    return matrix_heatmap(whole.metrics, whole.r, whole.low, whole.high, title=title)
 
 
 def _factors(source: Source, shift: Shift | None) -> Chart:
-    from shiftbed.analysis.factors import factor_analysis
-    from shiftbed.analysis.pairs import network_table
-    from shiftbed.results.charts.factors import factor_panels
-
     found = factor_analysis(network_table(source.pairs, None), bootstrap=200)
     return factor_panels(found, title=f"{found.k} factors of {len(found.columns)} metrics")
 
 
-def _patterns(source: Source, shift: Shift | None) -> Chart:
-    from shiftbed.results.charts.factors import count_bars
-    from shiftbed.results.patterns import pattern_counts
-
-    return count_bars(pattern_counts(source.patterns, 0.95), title="Patterns by task")
-
-
 def _reliability(source: Source, shift: Shift | None) -> Chart:
-    from shiftbed.results.charts.robustness import reliability_diagram
-
     if source.store is None:
         raise InputError("reliability needs predictions per image with probabilities: a store")
     wanted = _usual(source, shift) if source.testbed.shifts else None
     settings = [wanted.source[0], wanted.target] if wanted else [source.testbed.settings[0]]
-    return Panels(
-        title="Reliability",
-        panels=tuple(reliability_diagram(source.store, setting) for setting in settings),
-    )
-
-
-def _probes(source: Source, shift: Shift | None) -> Chart:
-    from shiftbed.results.charts.robustness import probes
-
-    return probes(source.testbed)
+    panels = tuple(reliability_diagram(source.store, setting) for setting in settings)
+    return Panels(title="Reliability", panels=panels)
 
 
 CHARTS: dict[str, _Maker] = {
@@ -340,14 +292,26 @@ CHARTS: dict[str, _Maker] = {
     "relative": _Maker(title="ρ and τ", make=_relative, takes=(*_FIT, "highlight"), in_page=False),
     "synthetic": _Maker(
         title="Synthetic and natural shifts",
-        make=_synthetic,
+        make=lambda source, shift, **star: synthetic(source.testbed, _usual(source, shift), **star),
         takes=("shift", "highlight"),
         in_page=False,
     ),
-    "grid": _Maker(title="Models and settings", make=_grid, in_page=False),
-    "multiples": _Maker(title="All shifts", make=_multiples, in_page=False),
+    "grid": _Maker(
+        title="Models and settings", make=lambda source, _: grid(source.testbed), in_page=False
+    ),
+    "multiples": _Maker(
+        title="All shifts",
+        make=lambda source, _: pattern_panels(
+            source.pairs, source.patterns, title=f"{source.name}: OOD over ID accuracy"
+        ),
+        in_page=False,
+    ),
     "trajectories": _Maker(title="Trajectories", make=_trajectories, takes=(*_FIT, "by")),
-    "severities": _Maker(title="Severities", make=_severities, takes=("fit_on",)),
+    "severities": _Maker(
+        title="Severities",
+        make=lambda source, _, fit_on=None: severities(source.testbed, models=fit_on),
+        takes=("fit_on",),
+    ),
     "similarity": _Maker(title="Similarity", make=_similarity, takes=("shift",)),
     "predictiveness": _Maker(
         title="Predictiveness",
@@ -356,8 +320,13 @@ CHARTS: dict[str, _Maker] = {
         "pairs with equal weight per task; bold where the 95 % interval leaves out 0.",
     ),
     "factors": _Maker(title="Factors", make=_factors),
-    "patterns": _Maker(title="Patterns", make=_patterns),
+    "patterns": _Maker(
+        title="Patterns",
+        make=lambda source, _: count_bars(
+            pattern_counts(source.patterns, 0.95), title="Patterns by task"
+        ),
+    ),
     "reliability": _Maker(title="Reliability", make=_reliability, takes=("shift",)),
-    "probes": _Maker(title="Probes", make=_probes),
+    "probes": _Maker(title="Probes", make=lambda source, _: probes(source.testbed)),
 }
 """Every chart by its name."""

@@ -40,22 +40,17 @@ def scatter(
     testbed: Testbed,
     shift: str | Shift,
     *,
-    scale: str | Scale = LOGIT,
     level: float = 0.995,
-    band_level: float = 0.95,
     by: str | None = None,
     colour: str | None = None,
-    threshold: float | None = None,
     full_source: bool = False,
-    models: Choice = None,
-    highlight: Sequence[str] = (),
-    label: int = 6,
     fdr: float = 0.05,
     **options: Any,
 ) -> Scatter:
-    """A shift as the finished data of a scatter plot; further options go to ``Testbed.fit``.
+    """A shift as the finished data of a scatter plot.
 
-    ``by`` fits one line per value of that column of models and judges each model by its own;
+    ``options`` are scale, threshold, models, highlight, label, band_level and those of
+    ``Testbed.fit``. ``by`` fits one line per value of that column of models and judges each model by its own;
     ``colour`` is the column that groups points (default: ``by``, else kind). ``threshold`` leaves
     models with a lower ID accuracy out of the fit and of the figure, as taori2020's figures do.
     ``highlight`` names models to draw as stars, the kind ``own`` always is; besides these at most
@@ -67,23 +62,24 @@ def scatter(
     (201, 78, ('logit y = 0.922 logit x − 0.495, n = 78, R² = 0.997',))
     """
     found = testbed.shift(shift)
-    if full_source and found.full_source:
+    if full_source:
         found = found.on_full_source()
     if len(found.source) > 1:
         raise InputError(f"shift {found.name!r} has several ID settings; draw it as a plane")
-    options |= {"scale": find_scale(scale), "threshold": threshold, "models": models}
-    fits = _fit(testbed, found, by, highlight, options, level=level, band_level=band_level)
+    fits = _fit(testbed, found, level, fdr=fdr, by=by, colour=colour or by, **options)
+    band_level = fits.fields["band_level"]
     (x_axis, x_low, x_high), (y_axis, y_low, y_high) = fits.measured
     trends: list[Trend] = []
-    for name, baseline in fits.baselines.items():
-        x = testbed.accuracy(found.source[0])[fits.rows[name] & fits.shown]
-        trends += _trends(baseline, line_name(testbed.line, name), x, band_level)
+    for name, (baseline, rows) in fits.lines.items():
+        x = testbed.accuracy(found.source[0])[rows & fits.shown]
+        called = f"{name} line" if name else testbed.line[:1].upper() + testbed.line[1:]
+        trends += _trends(baseline, called, x, band_level)
     bars = bool(np.isfinite([x_low, y_low]).any())
-    draws = [len(baseline.lines[0].draws) for baseline in fits.baselines.values()]
+    draws = len(baseline.lines[0].draws)
     return Scatter(
         title=found.title or found.name,
-        **_fields(testbed, found, fits, by, colour or by or "kind", label, fdr, options),
-        x=testbed.accuracy(found.source[0])[fits.shown],
+        **fits.fields,
+        x=fits.x[:, 0],
         x_axis=x_axis,
         y_axis=y_axis,
         x_low=x_low,
@@ -92,26 +88,14 @@ def scatter(
         y_high=y_high,
         level=level,
         trends=tuple(trends),
-        band_level=band_level,
-        reading=_reading(level, bars, band_level, draws[-1], fdr),
+        reading=_reading(level, bars, band_level, draws, fdr),
     )
 
 
-def plane(
-    testbed: Testbed,
-    shift: str | Shift,
-    *,
-    scale: str | Scale = LOGIT,
-    band_level: float = 0.95,
-    colour: str | None = None,
-    threshold: float | None = None,
-    models: Choice = None,
-    highlight: Sequence[str] = (),
-    label: int = 6,
-    fdr: float = 0.05,
-    **options: Any,
-) -> Plane:
-    """A shift from two ID settings as the plane that predicts it; options as for ``scatter``.
+def plane(testbed: Testbed, shift: str | Shift, **options: Any) -> Plane:
+    """A shift from two ID settings as the plane that predicts it.
+
+    ``options`` are colour, fdr and those of ``scatter``.
 
     >>> from shiftbed.testbed import published
     >>> ids = ("ImageNet 1k", "CIFAR-10")
@@ -123,18 +107,15 @@ def plane(
     found = testbed.shift(shift)
     if len(found.source) != 2:
         raise InputError(f"a plane needs two ID settings, got {len(found.source)}")
-    options = {"bootstrap": 0, **options, "scale": find_scale(scale)}
-    options |= {"threshold": threshold, "models": models}
-    fits = _fit(testbed, found, None, highlight, options, level=0.95, band_level=band_level)
+    fits = _fit(testbed, found, **{"bootstrap": 0, **options})
     first, second, up = (axis for axis, _, _ in fits.measured)
-    baseline = fits.baselines[""]
+    baseline = fits.lines[""][0]
     line = baseline.lines[0]
     return Plane(
         title=f"{found.target} given {found.source[0]} and {found.source[1]}",
-        **_fields(testbed, found, fits, None, colour or "kind", label, fdr, options),
-        x=np.column_stack([testbed.accuracy(setting) for setting in found.source])[fits.shown],
+        **fits.fields,
+        x=fits.x,
         axes=(first, second, up),
-        band_level=band_level,
         weights=(line.weights[0], line.weights[1]),
         intercept=line.intercept,
         reading=f"The surface is the plane through {count(baseline.n)}; stems show each ρ.",
@@ -143,110 +124,107 @@ def plane(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Fits:
-    """All models of a testbed, each against the baseline that serves it; arrays are over models."""
+    """The models of a testbed, each against the baseline that serves it."""
 
-    baselines: dict[str, Baseline]
-    rows: dict[str, Bools]
-    """The models that each baseline serves."""
-    columns: dict[str, Floats]
-    fitted: Bools
-    stars: Bools
-    there: Bools
-    below: Bools
+    lines: dict[str, tuple[Baseline, Bools]]
+    """Baselines by group, with the models that each serves."""
     shown: Bools
-    unserved: Bools
+    x: Floats
+    """(shown models, ID settings)"""
     measured: list[tuple[Axis, Floats, Floats]]
     """An axis of each setting, and the ends of the shown models' intervals."""
+    fields: dict[str, Any]
+    """What scatters and planes have in common."""
 
 
 def _fit(
     testbed: Testbed,
     shift: Shift,
-    by: str | None,
-    highlight: Sequence[str],
-    options: dict[str, Any],
+    level: float = 0.95,
     *,
-    level: float,
-    band_level: float,
+    by: str | None = None,
+    colour: str | None = None,
+    highlight: Sequence[str] = (),
+    label: int = 6,
+    fdr: float = 0.05,
+    band_level: float = 0.95,
+    scale: str | Scale = LOGIT,
+    threshold: float | None = None,
+    models: Choice = None,
+    **options: Any,
 ) -> _Fits:
     """Fit every line through the chosen models among those it serves, and judge all of these."""
-    settings = (*shift.source, shift.target)
+    on, settings = find_scale(scale), (*shift.source, shift.target)
     values = np.stack([testbed.accuracy(setting) for setting in settings])
+    names = np.array(testbed.model_names, dtype=object)
     stars = (testbed.models["kind"] == OWN).fill_null(False).to_numpy().copy()
     stars[[testbed.model_index(name) for name in highlight]] = True
     there: Bools = np.asarray(np.isfinite(values).all(axis=0))
-    below = there & ~(values[0] >= (options["threshold"] or 0.0))
+    below = there & ~(values[0] >= (threshold or 0.0))
     shown = there & (~below | stars)
     if not shown.any():
         raise InputError(f"no model of {testbed.name} has accuracies to draw for {shift.name!r}")
-    chosen = testbed.fit_set(shift, options["models"])
-    lines, unserved = _split_by(testbed.models, by, chosen & there & ~below)
+    chosen = testbed.fit_set(shift, models)
+    serving, unserved = _split_by(testbed.models, by, chosen & there & ~below)
     columns = {name: np.full(len(there), np.nan) for name in _JUDGED}
     fitted: Bools = np.zeros(len(there), dtype=bool)
-    baselines: dict[str, Baseline] = {}
-    for name, rows in lines.items():
+    lines: dict[str, tuple[Baseline, Bools]] = {}
+    for name, rows in serving.items():
         part = testbed if rows.all() else testbed.where(rows)
-        baseline = part.fit(shift, **{**options, "models": chosen[rows]})
-        placed = part.judge(baseline, level=band_level).columns()
+        line = part.fit(shift, scale=on, threshold=threshold, models=chosen[rows], **options)
+        placed = part.judge(line, level=band_level).columns()
         for column in _JUDGED:
             columns[column][rows] = placed[column]
-        fitted[rows] = np.isin(part.model_names, baseline.models)
-        baselines[name] = baseline
+        fitted[rows] = np.isin(part.model_names, line.models)
+        lines[name] = (line, rows)
     columns["q_value"] = benjamini_hochberg(columns["p_value"])
-    return _Fits(
-        baselines=baselines,
-        rows=lines,
-        columns=columns,
-        fitted=fitted,
-        stars=stars,
-        there=there,
-        below=below,
-        shown=shown,
-        unserved=unserved,
-        measured=[_measured(testbed, s, shown, options["scale"], level) for s in settings],
-    )
-
-
-def _fields(
-    testbed: Testbed,
-    shift: Shift,
-    fits: _Fits,
-    by: str | None,
-    colour: str,
-    label: int,
-    fdr: float,
-    options: dict[str, Any],
-) -> dict[str, Any]:
-    """What scatters and planes have in common: the shown models, and the words around them."""
-    names, shown, stars = np.array(testbed.model_names, dtype=object), fits.shown, fits.stars
-    group, groups = grouped(testbed.models, colour, shown)
-    placed = [axis.at(testbed.accuracy(axis.setting)) for axis, _, _ in fits.measured]
-    edge = shown & ~np.isfinite(placed).all(axis=0)
-    left_out = {name for baseline in fits.baselines.values() for name in baseline.left_out}
-    said = [(name, _equation(baseline)) for name, baseline in fits.baselines.items()]
-    drawn = fits.there & ~fits.below
-    return {
+    measured = [_measured(testbed, s, shown, on, level) for s in settings]
+    placed_at = [m[0].at(v) for m, v in zip(measured, values, strict=True)]
+    edge = shown & ~np.isfinite(placed_at).all(axis=0)
+    group, groups = grouped(testbed.models, colour or "kind", shown)
+    left_out = {name for line, _ in lines.values() for name in line.left_out}
+    missed = f", among them {_listed(names[~there & stars])}" if (~there & stars).any() else ""
+    outside = [name for name in names[there & ~below] if name in left_out]
+    said = [
+        (int((~there).sum()), f"without an accuracy on every axis: not drawn{missed}."),
+        (
+            int((below & ~stars).sum()),
+            f"below {percent(threshold or 0.0)} on {shift.source[0]}: not fitted, not drawn.",
+        ),
+        (
+            int(edge.sum()),
+            f"at exactly 0% or 100%, where the {on.name} is infinite, drawn on the edge (×): "
+            f"{_listed(names[edge])}.",
+        ),
+        (
+            len(outside),
+            f"chosen for the fit but not in it, at 0% or 100% or on the knee: {_listed(outside)}.",
+        ),
+        (
+            int((unserved & shown).sum()),
+            f"whose {by} has fewer than {FEWEST} models to fit: no line, so no ρ.",
+        ),
+    ]
+    fields = {
         "models": tuple(names[shown]),
-        "grouping": colour,
+        "grouping": colour or "kind",
         "group": group,
         "groups": groups,
-        "y": testbed.accuracy(shift.target)[shown],
-        "fitted": fits.fitted[shown],
-        **{name: values[shown] for name, values in fits.columns.items()},
+        "y": values[-1, shown],
+        "fitted": fitted[shown],
+        **{name: values_[shown] for name, values_ in columns.items()},
         "edge": edge[shown],
         "highlighted": stars[shown],
-        "labelled": (stars | _farthest(fits.columns, shown & ~stars, label, fdr))[shown],
-        "equations": tuple(f"{name}: {text}" if name else text for name, text in said),
-        "notes": _notes(
-            missing=names[~fits.there].tolist(),
-            starred_missing=names[~fits.there & stars].tolist(),
-            below=(int((fits.below & ~stars).sum()), options["threshold"], shift.source[0]),
-            edge=(names[edge].tolist(), options["scale"]),
-            left_out=[name for name in names[drawn] if name in left_out],
-            unserved=(int((fits.unserved & shown).sum()), by),
+        "labelled": (stars | _farthest(columns, shown & ~stars, label, fdr))[shown],
+        "band_level": band_level,
+        "equations": tuple(
+            f"{name}: {_equation(line)}" if name else _equation(line)
+            for name, (line, _) in lines.items()
         ),
+        "notes": tuple(f"{count(number)} {what}" for number, what in said if number),
         "citation": testbed.citation,
     }
+    return _Fits(lines=lines, shown=shown, x=values[:-1, shown].T, measured=measured, fields=fields)
 
 
 def _measured(
@@ -376,7 +354,7 @@ def count(models: int) -> str:
     return f"{models:,} model" + ("" if models == 1 else "s")
 
 
-def _listed(names: Iterable[str], most: int = 3) -> str:
+def _listed(names: Iterable[Any], most: int = 3) -> str:
     """Names, or the first of them and how many more there are.
 
     >>> _listed(["a", "b", "c", "d"], 2)
@@ -385,15 +363,6 @@ def _listed(names: Iterable[str], most: int = 3) -> str:
     known = list(names)
     more = f" and {len(known) - most} more" if len(known) > most else ""
     return ", ".join(known[:most]) + more
-
-
-def line_name(called: str, group: str = "") -> str:
-    """What a legend calls a line.
-
-    >>> line_name("zero-shot line"), line_name("line", "VGG16")
-    ('Zero-shot line', 'VGG16 line')
-    """
-    return f"{group} line" if group else called[:1].upper() + called[1:]
 
 
 def _equation(baseline: Baseline) -> str:
@@ -445,34 +414,3 @@ def _reading(level: float, bars: bool, band_level: float, draws: int, fdr: float
     said.append("Filled markers: models the line is fitted through. Dotted: extrapolated.")
     said.append(f"Named: models farthest out of line (q ≤ {fdr:g}), or highlighted.")
     return " ".join(said)
-
-
-def _notes(
-    *,
-    missing: Sequence[str],
-    starred_missing: Sequence[str] = (),
-    below: tuple[int, float | None, str],
-    edge: tuple[Sequence[str], Scale],
-    left_out: Sequence[str],
-    unserved: tuple[int, str | None] = (0, None),
-) -> tuple[str, ...]:
-    """What is not drawn, not fitted, or not where it belongs; nothing where nothing is."""
-    which = f", among them {_listed(starred_missing)}" if len(starred_missing) else ""
-    said = [
-        (len(missing), f"without an accuracy on every axis: not drawn{which}."),
-        (below[0], f"below {percent(below[1] or 0.0)} on {below[2]}: not fitted, not drawn."),
-        (
-            len(edge[0]),
-            f"at exactly 0% or 100%, where the {edge[1].name} is infinite, drawn on the edge (×): "
-            f"{_listed(edge[0])}.",
-        ),
-        (
-            len(left_out),
-            f"chosen for the fit but not in it, at 0% or 100% or on the knee: {_listed(left_out)}.",
-        ),
-        (
-            unserved[0],
-            f"whose {unserved[1]} has fewer than {FEWEST} models to fit: no line, so no ρ.",
-        ),
-    ]
-    return tuple(f"{count(number)} {what}" for number, what in said if number)
