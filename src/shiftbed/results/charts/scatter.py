@@ -50,11 +50,12 @@ def scatter(
     """A shift as the finished data of a scatter plot.
 
     ``options`` are scale, threshold, models, highlight, label, band_level and those of
-    ``Testbed.fit``. ``by`` fits one line per value of that column of models and judges each model by its own;
-    ``colour`` is the column that groups points (default: ``by``, else kind). ``threshold`` leaves
-    models with a lower ID accuracy out of the fit and of the figure, as taori2020's figures do.
-    ``highlight`` names models to draw as stars, the kind ``own`` always is; besides these at most
-    ``label`` models are named: of those out of line (q ≤ fdr) the ones with the smallest p.
+    ``Testbed.fit``. ``by`` fits one line per value of that column of models and judges each model
+    by its own; ``colour`` is the column that groups points (default: ``by``, else kind).
+    ``threshold`` leaves models with a lower ID accuracy out of the fit and of the figure, as
+    taori2020's figures do. ``highlight`` names models to draw as stars, the kind ``own`` always
+    is; besides these at most ``label`` models are named: of those out of line (q ≤ fdr) the ones
+    with the smallest p.
 
     >>> from shiftbed.testbed import published
     >>> chart = scatter(published("imagenet-testbed-2020"), "imagenet-v2")
