@@ -30,7 +30,7 @@ from shiftbed.evaluation.models.torch_model import seeded, wrap
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.evaluation.probes.jacobian import exact_squares, projected_squares
 from shiftbed.evaluation.probes.measure import along, as_pixels, path_of
-from shiftbed.evaluation.probes.settings import Probe, default_probe
+from shiftbed.evaluation.probes.probe import Probe, default_probe
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 Floats = NDArray[np.float32]

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import probes
 from shiftbed.evaluation.probes.paths import POINTS
-from shiftbed.evaluation.probes.settings import default_probe
+from shiftbed.evaluation.probes.probe import default_probe
 
 
 @pytest.mark.parametrize("kind", ["amplitude", "phase"])

@@ -88,6 +88,8 @@ def test_a_tree_and_the_sheet(folder, tmp_path):
     [
         (["corrupt", "val.npz"], "give a test set and the folder"),
         (["corrupt", "val.npz", "c", "--image", "x"], "--image goes with --sheet"),
+        (["corrupt", "--sheet", "s.png", "--workers", "2"], "--sheet shows all corruptions"),
+        (["corrupt", "val.npz", "c", "--as-is", "--size", "32"], "--as-is keeps the size"),
         (["corrupt", "val.npz", "c", "--corruption", "rain:2"], "unknown corruption 'rain'"),
         (["corrupt", "val.npz", "c", "--format", "gif"], "unknown image format 'gif'"),
         (["mce", "imagenet-testbed-2020"], "never mixed; say which"),

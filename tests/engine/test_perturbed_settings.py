@@ -10,7 +10,7 @@ from PIL import Image
 from shiftbed.engine.run import run_spec
 from shiftbed.engine.testbed_file import read_testbed_toml
 from shiftbed.errors import InputError
-from shiftbed.evaluation.corrupt_files import TreeOptions, corrupt_tree
+from shiftbed.evaluation.corrupt_tree import corrupt
 from shiftbed.evaluation.data import open_test_set
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import open_testbed
@@ -258,8 +258,7 @@ class TestDisk:
         for row, label in enumerate(test_set.labels):
             (clean / str(label)).mkdir(parents=True, exist_ok=True)
             test_set.load(row).save(clean / str(label) / f"{row:04d}.png")
-        options = TreeOptions(size=8, resize=8, format="png")
-        corrupt_tree(open_test_set(clean), folder / "val-c", ["fog:1-2"], options)
+        corrupt(clean, folder / "val-c", ["fog:1-2"], size=8, resize=8, format="png")
         (folder / "stylized").mkdir()
         for name in map(str, range(10)):
             (folder / "stylized" / name).mkdir()

@@ -1,7 +1,9 @@
 """How results leave: rich tables for people, JSON for programs; numbers formatted in one place."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -126,6 +128,29 @@ def write_table(frame: "pl.DataFrame", path: str | Path) -> None:
             plain.with_columns(cs.by_dtype(pl.Null).cast(pl.String)).write_csv(file)
         else:
             file.write(plain.write_json().encode())
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar per thing that is done, hearing (what, how much is done, of how much).
+
+    Nothing is drawn where it is ``quiet`` or nobody watches.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done)
+
+        yield report
 
 
 def table(

@@ -1,27 +1,13 @@
 """``shiftbed probe``: why a model is out of line, measured (fridovich2022)."""
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from shiftbed.cli.output import AsJson, Level, as_json, number, records, table
+from shiftbed.cli.output import AsJson, Level, check_files, progress, show
 from shiftbed.errors import InputError
-
-if TYPE_CHECKING:
-    from shiftbed.evaluation.data import TestSet
-    from shiftbed.evaluation.models import Model
-    from shiftbed.evaluation.probes import Probe
-    from shiftbed.store import PredictionStore
-
-
-FOURIER = ("amplitude", "phase")
-Report = Callable[[str, int, int], None]
-"""What is measured, how much of it is done, and how much there is."""
 
 
 def probe(
@@ -106,256 +92,50 @@ def probe(
 
     The same command again continues where it was killed.
     """
-    from shiftbed.analysis.intervals import check_level
+    from shiftbed.atomic import write_atomically
     from shiftbed.cli.running import values
-    from shiftbed.evaluation.data import open_test_set
-    from shiftbed.evaluation.models import resolve
-    from shiftbed.evaluation.models.registry import name_of
-    from shiftbed.evaluation.probes.smoothness import VARIANTS
+    from shiftbed.engine.probe import probe as probe_
+    from shiftbed.page import save
 
-    check_level(level)
-    if variant not in VARIANTS:
-        raise InputError(f"--variant must be paper or released, got {variant!r}")
     if corruption and spectrum is None:
         raise InputError("--corruption is for --spectrum FILE")
     if strip is not None and strip.suffix.lower() != ".png":
         raise InputError(f"--strip: {strip} must end in .png")
-    drawn = [path for path in (strip, heatmap, spectrum) if path is not None]
-    wanted = _wanted(probes, pictures=bool(drawn))
-    options: dict[str, Any] = {"device": device}
-    options |= {"weights": str(weights)} if weights else {}
-    changes = values(preprocessing, "--preprocessing")
-    opened = (
-        resolve(model, preprocessing=changes, **options) if changes else resolve(model, **options)
-    )
-    given = _given(opened, open_test_set(test_set), test_set, store, name or name_of(model))
-    found: dict[str, Any] = {"model": given.name, "setting": given.setting}
-    with _progress(quiet=json) as report:
-        chosen = _probes(wanted, given, window, step, projections, seed)
-        found |= _measured(given, chosen, pairs, backend, variant, level, report)
-        if heatmap is not None:
-            found["heatmap"] = _heatmap(given, heatmap, norm, most, images, seed, report)
-    if spectrum is not None:
-        found["spectra"] = _spectra(given, spectrum, corruption or [], images, seed, level)
-    if strip is not None:
-        _strip(given, strip, _probes(list(FOURIER), given, window, None, None, seed), pair)
-    found["files"] = [str(path) for path in drawn]
-    if json:
-        as_json(found)
-    else:
-        _show(found, level)
-
-
-def _wanted(probes: list[str] | None, *, pictures: bool) -> list[str]:
-    from shiftbed.errors import unknown
-    from shiftbed.store.probes import PROBES
-
-    if not probes:
-        return [] if pictures else list(FOURIER)
-    for one in probes:
-        if one != "all" and one not in PROBES:
-            raise unknown("probe", one, [*PROBES, "all"])
-    return list(PROBES) if "all" in probes else list(dict.fromkeys(probes))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Given:
-    """What is probed, on what, and where results go."""
-
-    model: "Model"
-    test_set: "TestSet"
-    store: "PredictionStore"
-    name: str
-    setting: str
-
-
-def _given(model: "Model", test_set: "TestSet", path: str, store: Path, name: str) -> _Given:
-    """The setting is called as ``shiftbed eval`` calls it, and must hold the same examples."""
-    from shiftbed.engine.evaluate import set_name
-    from shiftbed.evaluation.data.authors import split_spec
-    from shiftbed.store import PredictionStore
-
-    setting = test_set.name if split_spec(path) is not None else set_name(path)
-    opened = PredictionStore(store)
-    there = opened.test_set(setting) if setting in opened.settings() else None
-    if there is not None and there.fingerprint != test_set.fingerprint:
-        raise InputError(
-            f"setting {setting!r} is in the store with other examples; use another --store"
-        )
-    return _Given(model=model, test_set=test_set, store=opened, name=name, setting=setting)
-
-
-def _probes(
-    wanted: list[str],
-    given: _Given,
-    window: float | None,
-    step: float | None,
-    projections: int | None,
-    seed: int,
-) -> "list[Probe]":
-    from shiftbed.evaluation.probes import default_probe
-    from shiftbed.evaluation.probes.settings import default_projections
-
-    if projections is None:
-        projections = default_projections(given.model.classes)
-    return [
-        default_probe(
-            one,
-            given.model.preprocessing.size,
-            w=window if one in FOURIER else None,
-            step=step if one.startswith("pixel") else None,
-            projections=projections if one == "jacobian" else None,
+    check_files(None, heatmap, spectrum)
+    with progress(quiet=json) as report:
+        found = probe_(
+            model,
+            test_set,
+            probes=probes,
+            pairs=pairs,
+            store=store,
+            name=name,
+            window=window,
+            step=step,
+            projections=projections,
+            variant=variant,
             seed=seed,
+            strip=strip is not None,
+            pair=pair,
+            heatmap=heatmap is not None,
+            norm=norm,
+            most=most,
+            spectrum=spectrum is not None,
+            corruptions=corruption or (),
+            images=images,
+            weights=weights,
+            preprocessing=values(preprocessing, "--preprocessing"),
+            device=device,
+            backend=backend,
+            level=level,
+            report=report,
         )
-        for one in wanted
-    ]
-
-
-def _measured(
-    given: _Given,
-    probes: "list[Probe]",
-    pairs: int | None,
-    backend: str,
-    variant: str,
-    level: float,
-    report: Report,
-) -> dict[str, Any]:
-    """Scores of the probes asked for, and why some cannot be had."""
-    from shiftbed.evaluation.probes import probe_model
-    from shiftbed.results.scores import scores
-    from shiftbed.store.probes import PROBE_METRICS
-
-    refused = probe_model(
-        given.store,
-        given.model,
-        given.test_set,
-        probes,
-        name=given.name,
-        setting=given.setting,
-        pairs=pairs,
-        backend=backend,
-        report=report,
-    )
-    done = [one.name for one in probes if one.name not in refused]
-    if probes and not done:
-        raise InputError("; ".join(f"{name}: {why}" for name, why in refused.items()))
-    left_out = "_hff" if variant == "released" else "_hff_released"
-    metrics = [m for m, (p, _) in PROBE_METRICS.items() if p in done and not m.endswith(left_out)]
-    rows: list[dict[str, Any]] = []
-    if metrics:
-        only: dict[str, Any] = {"models": [given.name], "settings": [given.setting]}
-        found = scores(given.store, metrics=metrics, level=level, **only)
-        rows = records(found.drop("model", "setting", "label_policy"))
-    return {"probes": rows, "not_measured": refused}
-
-
-def _heatmap(
-    given: _Given,
-    path: Path,
-    norm: float | None,
-    most: int | None,
-    images: int,
-    seed: int,
-    report: Report,
-) -> dict[str, Any]:
-    from shiftbed.evaluation.probes import heat_map
-    from shiftbed.page import save
-    from shiftbed.results.charts.corruptions import error_map
-
-    frame = heat_map(
-        given.store,
-        given.model,
-        given.test_set,
-        name=given.name,
-        setting=given.setting,
-        norm=norm,
-        most=most,
-        images=images,
-        seed=seed,
-        report=report,
-    )
-    size = given.model.preprocessing.size
-    made = error_map(frame, size, title=f"{given.name} on {given.setting}")
-    save(made, path)
-    return {
-        "n": int(frame["n"][0]),
-        "reading": made.reading,
-        "frequencies": records(frame.drop("n")),
-    }
-
-
-def _spectra(
-    given: _Given, path: Path, corruptions: list[str], images: int, seed: int, level: float
-) -> list[dict[str, Any]]:
-    from shiftbed.evaluation.perturbations import spelled_out
-    from shiftbed.evaluation.probes import spectra_of
-    from shiftbed.page import save
-    from shiftbed.results.charts.corruptions import spectrum_chart
-
-    names = spelled_out(corruptions)
-    found = spectra_of(given.model, given.test_set, names, images=images, seed=seed, level=level)
-    rows = [
-        {
-            "name": one.name,
-            "n": one.n,
-            "mean": one.mean.tolist(),
-            "low": one.low.tolist(),
-            "high": one.high.tolist(),
-        }
-        for one in found
-    ]
-    save(spectrum_chart(rows, level=level), path)
-    return rows
-
-
-def _strip(given: _Given, path: Path, probes: "list[Probe]", pair: int) -> None:
-    from shiftbed.atomic import write_atomically
-    from shiftbed.evaluation.probes import path_strip
-
-    picture = path_strip(given.model, given.test_set, probes, pair=pair)
-    with write_atomically(path) as file:
-        picture.save(file, format="PNG")
-
-
-def _show(found: dict[str, Any], level: float) -> None:
-    notes = [f"{name}: {why}" for name, why in found["not_measured"].items()]
-    if found["probes"]:
-        table(
-            f"{found['model']} on {found['setting']}",
-            ["probe", "value", f"{100 * level:g} % interval", "n", "note"],
-            [
-                (
-                    r["metric"],
-                    number(r["value"]),
-                    "" if r["low"] is None else f"{number(r['low'])} … {number(r['high'])}",
-                    r["n"],
-                    r["note"] + (f"; {r['unreadable']} unreadable" if r["unreadable"] else ""),
-                )
-                for r in found["probes"]
-            ],
-        )
-    if "heatmap" in found:
-        notes.append(f"heat map: {found['heatmap']['reading']}")
-    notes += [f"wrote {path}" for path in found["files"]]
-    for note in notes:
-        print(note)
-
-
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[Report]:
-    """A bar per probe on a terminal; silent elsewhere."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda what, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done)
-
-        yield report
+    for kind, path in (("heatmap", heatmap), ("spectrum", spectrum)):
+        if path is not None:
+            save(found.chart(kind), path)
+    if strip is not None and (picture := found.each[0].strip) is not None:
+        with write_atomically(strip) as file:
+            picture.save(file, format="PNG")
+    files = tuple(str(path) for path in (strip, heatmap, spectrum) if path is not None)
+    wrote = tuple(f"wrote {path}" for path in files)
+    show(replace(found, files=files, notes=found.notes + wrote), json)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shiftbed.engine.plan import SettingPlan, TestSetSpec, ranges
 from shiftbed.evaluation.attacks import balanced_subset
-from shiftbed.evaluation.corrupted_trees import images_of
+from shiftbed.evaluation.corrupt_tree import images_of
 from shiftbed.evaluation.data import Batch, TestSet, Unreadable, batches
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.labels import LabelPolicy

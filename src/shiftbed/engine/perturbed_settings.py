@@ -139,7 +139,7 @@ def _from_disk(base: SettingPlan, test_sets: Iterable[TestSetSpec]) -> list[Sett
 
 def on_disk(table: dict[str, Any], path: str) -> list[TestSetSpec]:
     """The test sets of a ``[[test_sets]]`` table with ``corrupted``: one folder, or a tree."""
-    from shiftbed.evaluation.corrupted_trees import corrupted_folders
+    from shiftbed.evaluation.corrupt_tree import corrupted_folders
 
     clean, name = table.pop("corrupted"), table.pop("name", None)
     if not isinstance(clean, str) or not clean:

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.attacks import (
+    FAMILIES,
     PRESET_GROUPS,
     PRESETS,
     Attack,
     attack_from_name,
     is_attack,
 )
-from shiftbed.evaluation.attacks.names import FAMILIES
 from shiftbed.evaluation.models import Model, TorchModel
 from shiftbed.evaluation.models.from_python import find, shown
 from shiftbed.evaluation.predict import Perturb

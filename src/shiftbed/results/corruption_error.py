@@ -1,6 +1,8 @@
 """mCE and relative mCE of the models of a testbed or a store."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +16,10 @@ from shiftbed.analysis.corruption_error import (
     CorruptionError,
     corruption_error,
 )
+from shiftbed.display import Cell, Result, Row, Table, percent, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.testbed import Testbed
+from shiftbed.store import PredictionStore
+from shiftbed.testbed import Testbed, open_testbed
 
 WHERE = ("memory", "disk")
 SEVERITIES = 5
@@ -44,17 +48,57 @@ def corrupted_settings(testbed: Testbed) -> dict[str, Corrupted]:
     return found
 
 
-def mce_table(
-    testbed: Testbed,
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CorruptionErrors(Result):
+    """A row per model: clean error, mCE and relative mCE with intervals, CE of each corruption."""
+
+    testbed: str
+    reference: str
+    corruptions: tuple[str, ...]
+    level: float
+    most: int
+    """Models in the printed table."""
+
+    def tables(self) -> Iterator[Table]:
+        columns: dict[str, Cell] = {
+            "model": "model",
+            "clean error": ("clean_error", percent),
+            "mCE": ("mce", percent),
+            f"{100 * self.level:g} % interval": _ends("low", "high"),
+            "relative mCE": ("relative_mce", percent),
+            f"its {100 * self.level:g} % interval": _ends("relative_low", "relative_high"),
+            "n": "n",
+            "note": "note",
+        }
+        title = f"{self.testbed}: mean corruption error over {len(self.corruptions)} corruptions"
+        more = len(self.frame) - self.most
+        cut = (f"{more} more models; most={len(self.frame)} shows them.",) if more > 0 else ()
+        yield Table.of(title, self.frame.head(self.most), columns, notes=(*self.notes, *cut))
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = records(self.frame)
+        return {"testbed": self.testbed, "reference": self.reference, "models": rows}
+
+
+def _ends(low: str, high: str) -> Callable[[Row], str]:
+    def shown(row: Row) -> str:
+        return "" if row[low] is None else f"{percent(row[low])} … {percent(row[high])}"
+
+    return shown
+
+
+def mce(
+    testbed: str | Path | Testbed | PredictionStore = "imagenet-testbed-2020",
     *,
     where: str | None = None,
     clean: str | None = None,
     reference: str = PUBLISHED_REFERENCE,
     corruptions: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
+    most: int = 20,
     level: float = 0.95,
-) -> pl.DataFrame:
-    """A row per model: clean error, mCE and relative mCE with intervals, CE of each corruption.
+) -> CorruptionErrors:
+    """Mean corruption error and relative mCE of models, relative to a reference model.
 
     Corruptions in memory and on disk are different settings: ``where`` says which, and may be left
     out if only one kind is there. ``clean`` is the ID setting they were made of (default: the only
@@ -62,8 +106,32 @@ def mce_table(
     ``corruptions``: the benchmark's fifteen by default. A model that lacks a cell has a row with
     the reason and no number.
     """
-    table = _Table(testbed, where, clean)
+    bed = open_testbed(testbed)
     names = tuple(BENCHMARK if corruptions is None else corruptions)
+    source = (
+        "AlexNet's errors on ImageNet-C as published by Hendrycks and Dietterich (2019); they mean "
+        "little for other images than ImageNet's."
+        if reference == PUBLISHED_REFERENCE
+        else f"{reference} of this testbed."
+    )
+    return CorruptionErrors(
+        frame=_errors(_Table(bed, where, clean), reference, names, models, level),
+        notes=(f"100 is the reference: {source}",),
+        testbed=bed.name,
+        reference=reference,
+        corruptions=names,
+        level=level,
+        most=most,
+    )
+
+
+def _errors(
+    table: "_Table",
+    reference: str,
+    names: tuple[str, ...],
+    models: Sequence[str] | None,
+    level: float,
+) -> pl.DataFrame:
     lacking = [name for name in names if name not in table.columns]
     if lacking and len(lacking) == len(names):
         raise InputError(
@@ -71,7 +139,7 @@ def mce_table(
         )
     errors, own = _reference(table, reference, names)
     rows = []
-    for model in testbed.model_names if models is None else models:
+    for model in table.testbed.model_names if models is None else models:
         row: dict[str, Any] = {"model": model}
         missing = lacking + table.missing(model, [n for n in names if n not in lacking])
         if missing:

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbed.evaluation.attacks import APGD, FGSM, PGD
+from shiftbed.evaluation.attacks.ascent import cross_entropy, logits_ratio
 from shiftbed.evaluation.attacks.auto import check_points
 from shiftbed.evaluation.attacks.balls import draw_starts
-from shiftbed.evaluation.attacks.losses import cross_entropy, logits_ratio
-from shiftbed.evaluation.attacks.names import released
 from shiftbed.evaluation.models.torch_model import seeded, wrap
 from shiftbed.evaluation.preprocessing import Preprocessing
 from tests.evaluation.attacks.victims import Linear, coloured_cnn, digits
@@ -229,9 +228,9 @@ def test_own_prediction():
     assert not np.array_equal(labels.pixels[wrong], found.pixels[wrong])
 
 
-def test_the_released_variant_leaves_the_box_and_keeps_the_last_iterate():
+def test_unclamped_leaves_the_box():
     victim = digits()
-    attack = replace(released("taori2020:pgd.l2.eps0.5"), steps=20)
+    attack = PGD(norm="l2", eps=0.5, steps=20, target="own", clamp=False, keep="last")
     found = attack(victim.model, victim.x, victim.y, victim.ids)
     assert found.pixels.min() < 0  # digits have black corners
     assert (distances(found.pixels, victim.x, "l2") <= 0.5 + 1e-6).all()

@@ -15,11 +15,10 @@ from shiftbed.evaluation.corruptions import (
     Corruption,
     blur,
     digital,
-    lens,
+    kernels,
     parameters,
     philox,
     severities,
-    smooth,
     weather,
 )
 from tests.evaluation.corruptions.images import batch
@@ -224,14 +223,14 @@ def test_plasma_covers_zero_to_one_and_is_smooth_for_large_decay():
 
 def test_taps_and_disks_sum_to_one():
     for sigma in (0.05, 0.4, 1.0, 6.0):
-        taps = smooth.gaussian_taps(sigma)
+        taps = kernels.gaussian_taps(sigma)
         assert taps[0] + 2 * taps[1:].sum() == pytest.approx(1, abs=1e-6)
-    rows, ends, parts, reach = lens.disk(6.0, 0.5)
+    rows, ends, parts, reach = blur.disk(6.0, 0.5)
     weights = np.zeros((2 * reach + 1,) * 2)
     for row, some, part in zip(rows, ends, parts, strict=True):
         for end, w in zip(some, part, strict=True):
             for y in {row, -row}:
                 weights[reach + y, reach - end : reach + end + 1] += w
-    exact = lens.soft_disk(6.0, 0.5)
+    exact = blur.soft_disk(6.0, 0.5)
     inner = slice(8 - reach, 9 + reach)
     assert np.abs(weights - exact[inner, inner]).max() < 1e-8

@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.reference_corruptions import FOLDER, Reference
 from shiftbed.evaluation.corruptions import parameters
+from shiftbed.evaluation.corruptions.corruption import plan
 from shiftbed.evaluation.corruptions.philox import image_keys
-from shiftbed.evaluation.corruptions.plans import plan
 from tools.reference_corruptions import (
     COUNT,
     RANDOM,

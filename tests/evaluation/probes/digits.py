@@ -1,4 +1,4 @@
-"""Digits and two linear models of them, one without gradients, as objects."""
+"""Digits, two linear models of them, one without gradients, and blended spectra by definition."""
 
 import numpy as np
 
@@ -35,3 +35,15 @@ def plain_model(folder, count=None):
 
     given = Preprocessing(size=(8, 8), mode="L", crop="none", mean=(0.3,), std=(0.4,))
     return FunctionModel(id="python:plain", classes=10, function=logits, preprocessing=given)
+
+
+def blend_amplitude(f0, f1, lam, inside):
+    """The spectrum with phases of f0 and, in the window, amplitudes (1−λ)|f0| + λ|f1|."""
+    a0, a1 = np.abs(f0), np.abs(f1)
+    return np.where(inside, (1 - lam) * a0 + lam * a1, a0) * np.exp(1j * np.angle(f0))
+
+
+def blend_phase(f0, f1, lam, inside):
+    """The spectrum with amplitudes of f0 and, in the window, angles (1−λ)·arg f0 + λ·arg f1."""
+    p0, p1 = np.angle(f0), np.angle(f1)
+    return np.abs(f0) * np.exp(1j * np.where(inside, (1 - lam) * p0 + lam * p1, p0))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.probes.pairs import any_pairs, between_pairs, some_rows, within_pairs
+from shiftbed.evaluation.probes.probe import any_pairs, between_pairs, some_rows, within_pairs
 
 CIFAR = np.repeat(np.arange(10), 1000)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.probes.settings import Probe, default_pairs, default_probe
+from shiftbed.evaluation.probes.probe import Probe, default_pairs, default_probe
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,12 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import softmax as scipy_softmax
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.probes.smoothness import (
-    consistent_distance,
-    high_frequency_fraction,
-    magnitudes,
-    share_above,
-    softmax,
-)
+from shiftbed.evaluation.probes.paths import consistent_distance, magnitudes, softmax
+from shiftbed.evaluation.probes.paths import high_frequency_fraction as fraction_of
+
+
+def high_frequency_fraction(path, **options):
+    return fraction_of(magnitudes(path), **options)
 
 
 def flipping(k, points=100, classes=3):
@@ -53,8 +52,8 @@ def test_which_bins_count():
     for at in range(51):
         one = np.zeros((1, 51))
         one[0, at] = 1
-        assert share_above(one)[0] == (1 if at >= 6 else 0)
-        assert share_above(one, variant="released")[0] == (1 if 6 <= at <= 49 else 0)
+        assert fraction_of(one)[0] == (1 if at >= 6 else 0)
+        assert fraction_of(one, variant="released")[0] == (1 if 6 <= at <= 49 else 0)
     assert magnitudes(np.ones((1, 100, 2))).shape == (1, 51)
 
 
@@ -85,5 +84,3 @@ def test_what_is_refused():
         high_frequency_fraction(np.ones((1, 4, 2)), variant="printed")
     with pytest.raises(InputError, match="paths, points, classes"):
         consistent_distance(np.ones((4, 2)))
-    with pytest.raises(InputError, match="threshold"):
-        high_frequency_fraction(np.ones((1, 4, 2)), threshold=0)

@@ -16,22 +16,25 @@ go through the model's own normalisation.
 ([True, True], True)
 """
 
-from shiftbed.evaluation.attacks.doubts import Evidence, doubts
-from shiftbed.evaluation.attacks.names import PRESET_GROUPS, PRESETS, attack_from_name, is_attack
-from shiftbed.evaluation.attacks.record import APGD, FGSM, PGD, Attack, Attacked
-from shiftbed.evaluation.attacks.subset import balanced_subset
+from shiftbed.evaluation.attacks.attack import APGD, FGSM, PGD, Attack, Attacked, balanced_subset
+from shiftbed.evaluation.attacks.presets import (
+    FAMILIES,
+    PRESET_GROUPS,
+    PRESETS,
+    attack_from_name,
+    is_attack,
+)
 
 __all__ = [
     "APGD",
+    "FAMILIES",
     "FGSM",
     "PGD",
     "PRESETS",
     "PRESET_GROUPS",
     "Attack",
     "Attacked",
-    "Evidence",
     "attack_from_name",
     "balanced_subset",
-    "doubts",
     "is_attack",
 ]

@@ -6,9 +6,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from shiftbed.evaluation.attacks.ascent import Ascent, Track, finite
+from shiftbed.evaluation.attacks.ascent import LOSSES, Ascent, Track, finite
 from shiftbed.evaluation.attacks.balls import Ball
-from shiftbed.evaluation.attacks.losses import LOSSES
 from shiftbed.evaluation.attacks.victim import Victim, take
 
 MOMENTUM = 0.75

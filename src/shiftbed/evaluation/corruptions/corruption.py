@@ -11,13 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.corruptions.jit import kernel
+from shiftbed.evaluation.corruptions import blur, digital, frost, noise, weather
+from shiftbed.evaluation.corruptions.kernels import gaussian_taps, kernel
 from shiftbed.evaluation.corruptions.params import NAMES, parameters
-from shiftbed.evaluation.corruptions.philox import image_keys
-from shiftbed.evaluation.corruptions.plans import plan
+from shiftbed.evaluation.corruptions.philox import Keys, image_keys
 from shiftbed.evaluation.image_batches import as_fractions, as_given, check_values, ids_of
 
 Batch = NDArray[np.float32]
+Run = Callable[[Batch, Batch, Keys], None]  # pixels (N, H, W, C), result, keys
+
+Params = dict[str, float]
+
+f = np.float32
 CHUNK = 4  # images a thread takes at a time
 SMALLEST = 8
 ONE = np.uint32(0x3F800000)
@@ -67,7 +72,7 @@ class Corruption:
         its id. Eight bits are divided by 255, corrupted, and cut to ⌊255 x⌋ as ImageNet-C's are.
         """
         if not isinstance(images, np.ndarray):
-            from shiftbed.evaluation.corruptions.tensors import corrupt_tensor
+            from shiftbed.evaluation.corruptions.on_device import corrupt_tensor
 
             return corrupt_tensor(self, images, ids)
         return as_given(self._corrupted(as_fractions(images), ids_of(ids, len(images))), images)
@@ -174,7 +179,7 @@ class FunctionCorruption:
         The function sees float32 fractions (N, C, H, W), read-only.
         """
         if not isinstance(images, np.ndarray):
-            from shiftbed.evaluation.corruptions.tensors import through_arrays
+            from shiftbed.evaluation.corruptions.on_device import through_arrays
 
             return through_arrays(self, images, ids)
         x = as_fractions(images)
@@ -215,3 +220,86 @@ def from_function(
     if severity < 1:
         raise InputError(f"corruption {called}: severity must be at least 1, got {severity!r}")
     return FunctionCorruption(function=function, name=called, severity=severity, seed=seed)
+
+
+def plan(name: str, p: Params, height: int, width: int, folder: str | None = None) -> Run:
+    """What to run over a few images at a time; tables that depend on the size are made here.
+
+    ``folder`` holds pictures of frost.
+    """
+    match name:
+        case "greyscale":
+            return lambda x, out, keys: digital.greyscale(x, out)
+        case "gaussian_noise":
+            return lambda x, out, keys: noise.gaussian(x, out, keys, f(p["scale"]))
+        case "shot_noise":
+            cdf, start, photons = noise.poisson_table(p["photons"])
+            return lambda x, out, keys: noise.shot(x, out, keys, cdf, start, f(photons))
+        case "impulse_noise":
+            return lambda x, out, keys: noise.impulse(x, out, keys, p["amount"])
+        case "speckle_noise":
+            return lambda x, out, keys: noise.speckle(x, out, keys, f(p["scale"]))
+        case "brightness":
+            return lambda x, out, keys: digital.brightness(x, out, f(p["add"]))
+        case "contrast":
+            return lambda x, out, keys: digital.contrast(x, out, f(p["factor"]))
+        case "saturate":
+            return lambda x, out, keys: digital.saturate(x, out, f(p["factor"]), f(p["add"]))
+        case "pixelate":
+            rows, columns = (digital.bounds(size, p["factor"]) for size in (height, width))
+            return lambda x, out, keys: digital.pixelate(x, out, *rows, *columns)
+        case "jpeg_compression":
+            return lambda x, out, keys: digital.jpeg(x, out, int(p["quality"]))
+        case "elastic_transform":
+            return lambda x, out, keys: digital.elastic(
+                x, out, keys, p["alpha"], p["sigma"], p["affine"]
+            )
+        case _:
+            return _plan_layers(name, p, height, width, folder)
+
+
+def _plan_layers(name: str, p: Params, height: int, width: int, folder: str | None) -> Run:
+    """The blurs and the weather."""
+    match name:
+        case "gaussian_blur":
+            taps = gaussian_taps(p["sigma"])
+            return lambda x, out, keys: blur.gaussian(x, out, taps)
+        case "defocus_blur":
+            runs = blur.disk(p["radius"], p["edge"])
+            return lambda x, out, keys: blur.defocus(x, out, *runs)
+        case "glass_blur":
+            taps = gaussian_taps(p["sigma"])
+            reach, rounds = int(p["reach"]), int(p["rounds"])
+            return lambda x, out, keys: blur.glass(x, out, keys, taps, reach, rounds)
+        case "motion_blur":
+            return lambda x, out, keys: blur.motion(x, out, *blur.motion_path(keys, p, -45, 45))
+        case "zoom_blur":
+            layers = blur.zoom_layers(p["end"], p["step"], height, width)
+            return lambda x, out, keys: blur.zoom(x, out, *layers)
+        case "snow":
+            return lambda x, out, keys: weather.lay_snow(
+                x, out, weather.snow_layer(keys, p, height, width), f(p["keep"])
+            )
+        case "fog":
+            return lambda x, out, keys: weather.fog(x, out, keys, f(p["thickness"]), p["decay"])
+        case "frost":
+            made = frost.textures(folder, p["resize"], height, width)
+            return lambda x, out, keys: _lay_frost(x, out, keys, p, made)
+        case "spatter":
+            return lambda x, out, keys: _lay_spatter(x, out, keys, p)
+        case _:
+            raise KeyError(name)
+
+
+def _lay_spatter(x: Batch, out: Batch, keys: Keys, p: Params) -> None:
+    layers = weather.spatter_layers(keys, p, *x.shape[1:3])
+    tint = weather.tint(p["mud"] > 0)
+    for n in range(len(x)):
+        weather.lay_spatter(x[n], out[n], layers[n], tint, p["mud"] > 0)
+
+
+def _lay_frost(
+    x: Batch, out: Batch, keys: Keys, p: Params, made: tuple[frost.Texture, ...]
+) -> None:
+    for n, cut in enumerate(frost.places(keys, made, *x.shape[1:3])):
+        frost.lay_frost(x[n], out[n], *cut, f(p["keep"]), f(p["add"]))

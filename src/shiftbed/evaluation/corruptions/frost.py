@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.corruptions.jit import loose
+from shiftbed.evaluation.corruptions.kernels import loose
 from shiftbed.evaluation.corruptions.philox import Keys, fill_normals, uniforms
 
 Floats = NDArray[np.float32]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import pdtr
 
-from shiftbed.evaluation.corruptions.jit import kernel
+from shiftbed.evaluation.corruptions.kernels import kernel
 from shiftbed.evaluation.corruptions.philox import TILE, Keys, fill_tile, normal
 
 Batch = NDArray[np.float32]

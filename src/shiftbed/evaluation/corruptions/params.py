@@ -11,18 +11,19 @@
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from shiftbed.errors import InputError, unknown
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Param:
     """One parameter of a corruption: its values at severities 1 … 5 for 224 and for 32 pixels."""
 
     name: str
     imagenet: tuple[float, ...]
     cifar: tuple[float, ...]
+    _: KW_ONLY
     pixels: bool = False
     whole: bool = False
 
@@ -42,106 +43,76 @@ class Param:
         return float(max(round(value), 1)) if self.whole else value
 
 
-def _p(
-    name: str,
-    imagenet: tuple[float, ...],
-    cifar: tuple[float, ...],
-    *,
-    pixels: bool = False,
-    whole: bool = False,
-) -> Param:
-    return Param(name=name, imagenet=imagenet, cifar=cifar, pixels=pixels, whole=whole)
-
-
 TABLE: dict[str, tuple[Param, ...]] = {
     "greyscale": (),
-    "gaussian_noise": (_p("scale", (0.08, 0.12, 0.18, 0.26, 0.38), (0.04, 0.06, 0.08, 0.09, 0.1)),),
-    "shot_noise": (_p("photons", (60, 25, 12, 5, 3), (500, 250, 100, 75, 50)),),
-    "impulse_noise": (
-        _p("amount", (0.03, 0.06, 0.09, 0.17, 0.27), (0.01, 0.02, 0.03, 0.05, 0.07)),
+    "gaussian_noise": (
+        Param("scale", (0.08, 0.12, 0.18, 0.26, 0.38), (0.04, 0.06, 0.08, 0.09, 0.1)),
     ),
-    "speckle_noise": (_p("scale", (0.15, 0.2, 0.35, 0.45, 0.6), (0.06, 0.1, 0.12, 0.16, 0.2)),),
-    "gaussian_blur": (_p("sigma", (1, 2, 3, 4, 6), (0.4, 0.6, 0.7, 0.8, 1), pixels=True),),
+    "shot_noise": (Param("photons", (60, 25, 12, 5, 3), (500, 250, 100, 75, 50)),),
+    "impulse_noise": (
+        Param("amount", (0.03, 0.06, 0.09, 0.17, 0.27), (0.01, 0.02, 0.03, 0.05, 0.07)),
+    ),
+    "speckle_noise": (Param("scale", (0.15, 0.2, 0.35, 0.45, 0.6), (0.06, 0.1, 0.12, 0.16, 0.2)),),
+    "gaussian_blur": (Param("sigma", (1, 2, 3, 4, 6), (0.4, 0.6, 0.7, 0.8, 1), pixels=True),),
     "defocus_blur": (
-        _p("radius", (3, 4, 6, 8, 10), (0.3, 0.4, 0.5, 1, 1.5), pixels=True),
-        _p("edge", (0.1, 0.5, 0.5, 0.5, 0.5), (0.4, 0.5, 0.6, 0.2, 0.1), pixels=True),
+        Param("radius", (3, 4, 6, 8, 10), (0.3, 0.4, 0.5, 1, 1.5), pixels=True),
+        Param("edge", (0.1, 0.5, 0.5, 0.5, 0.5), (0.4, 0.5, 0.6, 0.2, 0.1), pixels=True),
     ),
     "glass_blur": (
-        _p("sigma", (0.7, 0.9, 1, 1.1, 1.5), (0.05, 0.25, 0.4, 0.25, 0.4), pixels=True),
-        _p("reach", (1, 2, 2, 3, 4), (1, 1, 1, 1, 1), pixels=True, whole=True),
-        _p("rounds", (2, 1, 3, 2, 2), (1, 1, 1, 2, 2), whole=True),
+        Param("sigma", (0.7, 0.9, 1, 1.1, 1.5), (0.05, 0.25, 0.4, 0.25, 0.4), pixels=True),
+        Param("reach", (1, 2, 2, 3, 4), (1, 1, 1, 1, 1), pixels=True, whole=True),
+        Param("rounds", (2, 1, 3, 2, 2), (1, 1, 1, 2, 2), whole=True),
     ),
     "motion_blur": (
-        _p("radius", (10, 15, 15, 15, 20), (6, 6, 6, 8, 9), pixels=True, whole=True),
-        _p("sigma", (3, 5, 8, 12, 15), (1, 1.5, 2, 2, 2.5), pixels=True),
+        Param("radius", (10, 15, 15, 15, 20), (6, 6, 6, 8, 9), pixels=True, whole=True),
+        Param("sigma", (3, 5, 8, 12, 15), (1, 1.5, 2, 2, 2.5), pixels=True),
     ),
     "zoom_blur": (
-        _p("end", (1.11, 1.16, 1.21, 1.26, 1.31), (1.06, 1.11, 1.16, 1.21, 1.26)),
-        _p("step", (0.01, 0.01, 0.02, 0.02, 0.03), (0.01, 0.01, 0.01, 0.01, 0.01)),
+        Param("end", (1.11, 1.16, 1.21, 1.26, 1.31), (1.06, 1.11, 1.16, 1.21, 1.26)),
+        Param("step", (0.01, 0.01, 0.02, 0.02, 0.03), (0.01, 0.01, 0.01, 0.01, 0.01)),
     ),
     "snow": (
-        _p("mean", (0.1, 0.2, 0.55, 0.55, 0.55), (0.1, 0.1, 0.15, 0.25, 0.3)),
-        _p("scale", (0.3, 0.3, 0.3, 0.3, 0.3), (0.2, 0.2, 0.3, 0.3, 0.3)),
-        _p("zoom", (3, 2, 4, 4.5, 2.5), (1, 1, 1.75, 2.25, 1.25)),
-        _p("threshold", (0.5, 0.5, 0.9, 0.85, 0.85), (0.6, 0.5, 0.55, 0.6, 0.65)),
-        _p("radius", (10, 12, 12, 12, 12), (8, 10, 10, 12, 14), pixels=True, whole=True),
-        _p("sigma", (4, 4, 8, 8, 12), (3, 4, 4, 6, 12), pixels=True),
-        _p("keep", (0.8, 0.7, 0.7, 0.65, 0.55), (0.95, 0.9, 0.9, 0.85, 0.8)),
+        Param("mean", (0.1, 0.2, 0.55, 0.55, 0.55), (0.1, 0.1, 0.15, 0.25, 0.3)),
+        Param("scale", (0.3, 0.3, 0.3, 0.3, 0.3), (0.2, 0.2, 0.3, 0.3, 0.3)),
+        Param("zoom", (3, 2, 4, 4.5, 2.5), (1, 1, 1.75, 2.25, 1.25)),
+        Param("threshold", (0.5, 0.5, 0.9, 0.85, 0.85), (0.6, 0.5, 0.55, 0.6, 0.65)),
+        Param("radius", (10, 12, 12, 12, 12), (8, 10, 10, 12, 14), pixels=True, whole=True),
+        Param("sigma", (4, 4, 8, 8, 12), (3, 4, 4, 6, 12), pixels=True),
+        Param("keep", (0.8, 0.7, 0.7, 0.65, 0.55), (0.95, 0.9, 0.9, 0.85, 0.8)),
     ),
     "frost": (
-        _p("keep", (1, 0.8, 0.7, 0.65, 0.6), (1, 1, 0.9, 0.85, 0.75)),
-        _p("add", (0.4, 0.6, 0.7, 0.7, 0.75), (0.2, 0.3, 0.4, 0.4, 0.45)),
-        _p("resize", (1, 1, 1, 1, 1), (0.2, 0.2, 0.2, 0.2, 0.2), pixels=True),
+        Param("keep", (1, 0.8, 0.7, 0.65, 0.6), (1, 1, 0.9, 0.85, 0.75)),
+        Param("add", (0.4, 0.6, 0.7, 0.7, 0.75), (0.2, 0.3, 0.4, 0.4, 0.45)),
+        Param("resize", (1, 1, 1, 1, 1), (0.2, 0.2, 0.2, 0.2, 0.2), pixels=True),
     ),
     "fog": (
-        _p("thickness", (1.5, 2, 2.5, 2.5, 3), (0.2, 0.5, 0.75, 1, 1.5)),
-        _p("decay", (2, 2, 1.7, 1.5, 1.4), (3, 3, 2.5, 2, 1.75)),
+        Param("thickness", (1.5, 2, 2.5, 2.5, 3), (0.2, 0.5, 0.75, 1, 1.5)),
+        Param("decay", (2, 2, 1.7, 1.5, 1.4), (3, 3, 2.5, 2, 1.75)),
     ),
     "spatter": (
-        _p("mean", (0.65, 0.65, 0.65, 0.65, 0.67), (0.62, 0.65, 0.65, 0.65, 0.65)),
-        _p("scale", (0.3, 0.3, 0.3, 0.3, 0.4), (0.1, 0.1, 0.3, 0.1, 0.1)),
-        _p("sigma", (4, 3, 2, 1, 1), (0.7, 0.8, 1, 0.7, 0.5), pixels=True),
-        _p("threshold", (0.69, 0.68, 0.68, 0.65, 0.65), (0.7, 0.7, 0.69, 0.69, 0.68)),
-        _p("strength", (0.6, 0.6, 0.5, 0, 0), (0.5, 0.5, 0.5, 0, 0)),
-        _p("mud", (0, 0, 0, 1.5, 1.5), (0, 0, 0, 0.6, 0.6), pixels=True),
+        Param("mean", (0.65, 0.65, 0.65, 0.65, 0.67), (0.62, 0.65, 0.65, 0.65, 0.65)),
+        Param("scale", (0.3, 0.3, 0.3, 0.3, 0.4), (0.1, 0.1, 0.3, 0.1, 0.1)),
+        Param("sigma", (4, 3, 2, 1, 1), (0.7, 0.8, 1, 0.7, 0.5), pixels=True),
+        Param("threshold", (0.69, 0.68, 0.68, 0.65, 0.65), (0.7, 0.7, 0.69, 0.69, 0.68)),
+        Param("strength", (0.6, 0.6, 0.5, 0, 0), (0.5, 0.5, 0.5, 0, 0)),
+        Param("mud", (0, 0, 0, 1.5, 1.5), (0, 0, 0, 0.6, 0.6), pixels=True),
     ),
-    "brightness": (_p("add", (0.1, 0.2, 0.3, 0.4, 0.5), (0.05, 0.1, 0.15, 0.2, 0.3)),),
-    "contrast": (_p("factor", (0.4, 0.3, 0.2, 0.1, 0.05), (0.75, 0.5, 0.4, 0.3, 0.15)),),
+    "brightness": (Param("add", (0.1, 0.2, 0.3, 0.4, 0.5), (0.05, 0.1, 0.15, 0.2, 0.3)),),
+    "contrast": (Param("factor", (0.4, 0.3, 0.2, 0.1, 0.05), (0.75, 0.5, 0.4, 0.3, 0.15)),),
     "saturate": (
-        _p("factor", (0.3, 0.1, 2, 5, 20), (0.3, 0.1, 1.5, 2, 2.5)),
-        _p("add", (0, 0, 0, 0.1, 0.2), (0, 0, 0, 0.1, 0.2)),
+        Param("factor", (0.3, 0.1, 2, 5, 20), (0.3, 0.1, 1.5, 2, 2.5)),
+        Param("add", (0, 0, 0, 0.1, 0.2), (0, 0, 0, 0.1, 0.2)),
     ),
-    "pixelate": (_p("factor", (0.6, 0.5, 0.4, 0.3, 0.25), (0.95, 0.9, 0.85, 0.75, 0.65)),),
-    "jpeg_compression": (_p("quality", (25, 18, 15, 10, 7), (80, 65, 58, 50, 40), whole=True),),
+    "pixelate": (Param("factor", (0.6, 0.5, 0.4, 0.3, 0.25), (0.95, 0.9, 0.85, 0.75, 0.65)),),
+    "jpeg_compression": (Param("quality", (25, 18, 15, 10, 7), (80, 65, 58, 50, 40), whole=True),),
     "elastic_transform": (
-        _p("alpha", (488, 488, 12.2, 17.08, 29.28), (0, 1.6, 2.56, 3.2, 3.2), pixels=True),
-        _p("sigma", (170.8, 19.52, 2.44, 2.44, 2.44), (0, 6.4, 1.92, 1.28, 0.96), pixels=True),
-        _p("affine", (24.4, 48.8, 4.88, 4.88, 4.88), (2.56, 2.24, 1.92, 1.6, 0.96), pixels=True),
+        Param("alpha", (488, 488, 12.2, 17.08, 29.28), (0, 1.6, 2.56, 3.2, 3.2), pixels=True),
+        Param("sigma", (170.8, 19.52, 2.44, 2.44, 2.44), (0, 6.4, 1.92, 1.28, 0.96), pixels=True),
+        Param("affine", (24.4, 48.8, 4.88, 4.88, 4.88), (2.56, 2.24, 1.92, 1.6, 0.96), pixels=True),
     ),
 }
 
-NAMES: tuple[str, ...] = (
-    "greyscale",
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "speckle_noise",
-    "gaussian_blur",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "spatter",
-    "brightness",
-    "contrast",
-    "saturate",
-    "pixelate",
-    "jpeg_compression",
-    "elastic_transform",
-)
+NAMES: tuple[str, ...] = tuple(TABLE)
 
 
 def severities(name: str) -> tuple[int, ...]:

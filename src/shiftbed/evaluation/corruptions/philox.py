@@ -19,7 +19,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.evaluation.corruptions.jit import inlined, kernel
+from shiftbed.evaluation.corruptions.kernels import inlined, kernel
 
 TILE = 1024
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)

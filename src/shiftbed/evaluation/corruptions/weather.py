@@ -6,15 +6,13 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.evaluation.corruptions.colour import LUMA
-from shiftbed.evaluation.corruptions.jit import kernel, loose
-from shiftbed.evaluation.corruptions.lens import motion
+from shiftbed.evaluation.corruptions.blur import motion, motion_path
+from shiftbed.evaluation.corruptions.digital import LUMA
+from shiftbed.evaluation.corruptions.kernels import gaussian_taps, kernel, loose, smooth
 from shiftbed.evaluation.corruptions.philox import Keys, fill_normals, fill_words
-from shiftbed.evaluation.corruptions.smooth import smooth
 
 Batch = NDArray[np.float32]
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 
 f = np.float32
 R, G, B = LUMA
@@ -105,10 +103,10 @@ def fog(x: Batch, out: Batch, keys: Keys, thickness: np.float32, decay: float) -
                 target[3 * i + 2] = min(row[3 * i + 2] * scale + white, f(1))
 
 
-def snow_layer(
-    keys: Keys, height: int, width: int, p: dict[str, float], offsets: Ints, weights: Floats
-) -> NDArray[np.float32]:
+def snow_layer(keys: Keys, p: dict[str, float], height: int, width: int) -> NDArray[np.float32]:
     """Flakes: normal draws enlarged, cut off below a threshold, blurred along a fall; (N, H, W, 1).
+
+    They fall at −135° to −45°.
 
     Only the middle ⌈H/zoom⌉ × ⌈W/zoom⌉ draws would be enlarged, so only these are drawn.
     """
@@ -121,7 +119,7 @@ def snow_layer(
         fill_normals(key, 0, draws.reshape(-1))
         enlarge(draws, flakes[n], f(p["mean"]), f(p["scale"]), f(p["threshold"]))
     fallen = np.empty_like(flakes)
-    motion(flakes, fallen, offsets, weights)
+    motion(flakes, fallen, *motion_path(keys, p, -135, -45))
     return fallen[:, trim[0] : trim[0] + height, trim[1] : trim[1] + width]
 
 
@@ -214,6 +212,12 @@ def spatter_layer(
         covered[covered < 0.8] = 0
         return covered
     return water(np.clip(liquid * f(255), 0, 255).astype(np.uint8), f(p["strength"]))
+
+
+def spatter_layers(keys: Keys, p: dict[str, float], height: int, width: int) -> Floats:
+    """Liquid for each image, (N, H, W)."""
+    taps, mud = gaussian_taps(p["sigma"]), gaussian_taps(p["mud"])
+    return np.stack([spatter_layer(key, height, width, p, taps, mud) for key in keys])
 
 
 def tint(mud: bool) -> tuple[np.float32, np.float32, np.float32]:

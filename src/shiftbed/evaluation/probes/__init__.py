@@ -3,15 +3,15 @@
 A probe is measured into a store, path by path; ``README.md`` beside this says how and why.
 """
 
-from shiftbed.evaluation.probes.heatmap import heat_map
-from shiftbed.evaluation.probes.running import probe_model
-from shiftbed.evaluation.probes.settings import Probe, default_pairs, default_probe
-from shiftbed.evaluation.probes.spectra import spectra_of
-from shiftbed.evaluation.probes.viewer import path_strip
+from shiftbed.evaluation.probes.fourier import Spectrum, heat_map, spectra_of
+from shiftbed.evaluation.probes.measure import Report, probe_model
+from shiftbed.evaluation.probes.probe import Probe, default_probe
+from shiftbed.evaluation.probes.strip import path_strip
 
 __all__ = [
     "Probe",
-    "default_pairs",
+    "Report",
+    "Spectrum",
     "default_probe",
     "heat_map",
     "path_strip",

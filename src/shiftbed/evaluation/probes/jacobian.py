@@ -83,8 +83,8 @@ def _directions(seed: int, image: int, count: int, classes: int) -> NDArray[np.f
 def _differentiable(model: Model) -> TorchModel:
     if not isinstance(model, TorchModel):
         raise InputError(
-            f"{model.id} has no gradients (it is no torch module), so its Jacobian cannot be had; "
-            "the other probes can"
+            f"{model.id} has no gradients (it is no torch module), so its Jacobian cannot be "
+            "measured; the other probes can"
         )
     return model
 

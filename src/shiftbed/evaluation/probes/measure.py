@@ -1,6 +1,10 @@
-"""A model along paths: images in, one row of numbers per path out."""
+"""Probes of a model into a store: images in, one row of numbers per path or image out.
 
-from collections.abc import Callable, Iterable, Iterator
+Work is done in parts of fixed bounds, so that a killed run continues where it was.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -8,32 +12,164 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from shiftbed.errors import InputError
+from shiftbed.evaluation.backends import Backend, choose_backend
 from shiftbed.evaluation.data import TestSet, batches
-from shiftbed.evaluation.models import Model
+from shiftbed.evaluation.models import Model, TorchModel
 from shiftbed.evaluation.models.base import normalised
 from shiftbed.evaluation.predict import pixels_to_float
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.evaluation.probes.jacobian import exact_squares, projected_squares
 from shiftbed.evaluation.probes.paths import (
+    POINTS,
     amplitude_path,
+    consistent_distance,
+    high_frequency_fraction,
+    magnitudes,
     phase_path,
     pixel_path,
     pixel_pieces,
-)
-from shiftbed.evaluation.probes.settings import Probe
-from shiftbed.evaluation.probes.smoothness import (
-    consistent_distance,
-    magnitudes,
-    share_above,
     softmax,
+)
+from shiftbed.evaluation.probes.probe import Probe, is_small, rows_of
+from shiftbed.store import PredictionStore
+from shiftbed.store.probes import (
+    probe_parts,
+    probe_record,
+    remove_probe_part,
+    write_probe,
+    write_probe_part,
 )
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 Score = Callable[[Floats], Floats]
 """From (N, C, H, W) pixels, which may leave [0, 1], to (N, classes) logits."""
+Piece = Callable[[int, int], pl.DataFrame]
+"""From first and last + 1 to the results in between."""
+Report = Callable[[str, int, int], None]
+"""What is measured, how much of it is done, and how much there is."""
 BATCH = 128
 """Points of a path that go through the model together: all 100 of them."""
+
+
+def probe_model(
+    store: PredictionStore,
+    model: Model,
+    test_set: TestSet,
+    probes: Sequence[Probe],
+    *,
+    name: str | None = None,
+    setting: str | None = None,
+    pairs: int | None = None,
+    backend: str = "auto",
+    threads: int = 2,
+    report: Report | None = None,
+) -> dict[str, str]:
+    """Measure probes of one model on one test set; those that cannot be measured, and why.
+
+    ``pairs`` is the number of paths (of images, for the Jacobian); by default the paper's for this
+    size of image. What the store has already is not measured again. Fewer paths than it has change
+    nothing; more are added to them. Paths run on the ``backend`` that is fastest (see
+    ``backends.py``), and go on with the one they were begun with.
+    """
+    key = (name or model.id, setting or test_set.name)
+    runs = _Backends(model=model, asked=backend)
+    refused: dict[str, str] = {}
+    for probe in probes:
+        if probe.name == "jacobian" and not isinstance(model, TorchModel):
+            refused[probe.name] = (
+                f"{model.id} has no gradients (it is no torch module), so its Jacobian cannot be "
+                "measured; the other probes can"
+            )
+            continue
+        try:
+            size, labels = model.preprocessing.size, np.asarray(test_set.labels)
+            rows = rows_of(probe, labels, size, pairs)
+        except InputError as error:
+            refused[probe.name] = str(error)
+            continue
+        about = about_probe(model, test_set, probe.describe())
+        measure = partial(measure_images, model, test_set, probe, threads=threads)
+        if probe.name != "jacobian":
+            there = probe_record(store, *key, probe.name) or {}
+            engine = str(there.get("backend") or runs.fastest(test_set, probe, rows))
+            about["backend"] = engine
+            score = partial(runs.score, engine)
+            measure = partial(measure_paths, model, test_set, probe, score=score, threads=threads)
+        chunk = 100 if is_small(size) else 20  # seconds of work on two cores
+
+        def piece(start: int, stop: int, rows: Rows = rows, measure: Any = measure) -> pl.DataFrame:
+            return measure(rows[start:stop])  # type: ignore[no-any-return]
+
+        into_parts(store, (*key, probe.name), about, len(rows), chunk, piece, report)
+    return refused
+
+
+def about_probe(model: Model, test_set: TestSet, parameters: dict[str, Any]) -> dict[str, Any]:
+    """What the results of a probe depend on, for its record."""
+    return {
+        "parameters": parameters,
+        "fingerprint": test_set.fingerprint,
+        "model_facts": model.describe(),
+        "model_fingerprint": model.fingerprint,
+    }
+
+
+def into_parts(
+    store: PredictionStore,
+    key: tuple[str, str, str],
+    about: dict[str, Any],
+    total: int,
+    chunk: int,
+    piece: Piece,
+    report: Report | None = None,
+) -> None:
+    """Measure what is missing of 0 … total − 1 in chunks, and write each when it is done.
+
+    Parts begin at multiples of the chunk. A last part that was shorter is measured again when
+    more is wanted; one that is longer than wanted stays.
+    """
+    there = probe_record(store, *key)
+    _agrees(key, there, about)
+    chunk = int(there["chunk"]) if there else chunk
+    have = dict(probe_parts(store, *key))
+    wanted = {at: min(at + chunk, total) for at in range(0, total, chunk)}
+    paths = max([total, *have.values()])
+    missing = {start for start, stop in wanted.items() if have.get(start, 0) < stop}
+    if missing:
+        write_probe(store, *key, {**about, "paths": paths, "chunk": chunk, "status": "running"})
+    for start, stop in wanted.items():
+        if start in missing:
+            write_probe_part(store, *key, start, piece(start, stop))
+            if start in have:
+                remove_probe_part(store, *key, (start, have[start]))
+        if report is not None:
+            report(key[2], stop, total)
+    if missing or there is None:
+        write_probe(store, *key, {**about, "paths": paths, "chunk": chunk, "status": "complete"})
+
+
+def _agrees(key: tuple[str, str, str], there: dict[str, Any] | None, about: dict[str, Any]) -> None:
+    """Refuse to add to results of other images or another model, or measured otherwise."""
+    if there is None:
+        return
+    where = f"{key[2]} of {key[0]!r} on {key[1]!r} is in the store"
+    if there.get("fingerprint") != about["fingerprint"]:
+        raise InputError(f"{where} with other images; use another store, or another name")
+    was, now = (
+        (one.get("model_facts", {}).get("id"), one.get("model_fingerprint"))
+        for one in (there, about)
+    )
+    if any(a != b for a, b in zip(was, now, strict=True) if a is not None and b is not None):
+        what = f"of {was[0]}, now {now[0]}" if was[0] != now[0] else "with other weights"
+        raise InputError(f"{where}, measured {what}; use another store, or another name")
+    old, new = there.get("parameters", {}), about["parameters"]
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name):
+            raise InputError(
+                f"{where} with {name} = {old.get(name)}, now {new.get(name)}; use another store"
+            )
 
 
 def measure_paths(
@@ -42,29 +178,27 @@ def measure_paths(
     probe: Probe,
     pairs: Rows,
     *,
-    score: Score | None = None,
-    batch_size: int = BATCH,
+    score: Score,
     threads: int = 2,
 ) -> pl.DataFrame:
     """A row per pair (P, 2) of rows of the test set; columns as ``store/probes.py`` says.
 
     The two images of a path are transformed once; its points go through the model together.
-    ``score`` is what runs the model on pixels outside [0, 1], by default the model itself.
+    ``score`` runs the model on pixels, also outside [0, 1].
     """
-    score = partial(model.logits, within=False) if score is None else score
     images = images_of(model, test_set, np.unique(pairs), threads=threads)
     rows: list[dict[str, object]] = []
     for first, second in pairs.tolist():
         row: dict[str, object] = {"first": first, "second": second}
         if first in images and second in images:
-            pieces = pieces_of(probe, images[first], images[second], batch_size)
+            pieces = pieces_of(probe, images[first], images[second])
             pixels = (as_pixels(piece, model.preprocessing) for piece in pieces)
             probability = along(score, pixels)[None]
             magnitude = magnitudes(probability)
             row |= {
                 "points": probability.shape[1],
-                "hff": float(share_above(magnitude)[0]),
-                "hff_released": float(share_above(magnitude, variant="released")[0]),
+                "hff": float(high_frequency_fraction(magnitude)[0]),
+                "hff_released": float(high_frequency_fraction(magnitude, variant="released")[0]),
                 "cd": int(consistent_distance(probability)[0]),
                 "magnitude": magnitude[0].astype(np.float32),
             }
@@ -89,30 +223,22 @@ def measure_images(
     probe: Probe,
     rows: Rows,
     *,
-    batch_size: int = 32,
     threads: int = 2,
 ) -> pl.DataFrame:
     """A row per image (N,): ``first`` (its row) and ``square``, ‖J‖²_F or its estimate.
 
     An image's projections are those of its row in the test set.
     """
-    pixels = _pixels_of(model, test_set, rows, threads=threads)
+    pixels = pixels_of(model, test_set, rows, threads=threads)
     there = [row for row in rows.tolist() if row in pixels]
     squares: dict[int, float] = {}
     if there:
         x = np.stack([pixels[row] for row in there])
-        found = (
-            projected_squares(
-                model,
-                x,
-                projections=probe.projections,
-                seed=probe.seed,
-                numbers=there,
-                batch_size=batch_size,
-            )
-            if probe.projections
-            else exact_squares(model, x, batch_size=batch_size)
-        )
+        if probe.projections:
+            draws = {"projections": probe.projections, "seed": probe.seed}
+            found = projected_squares(model, x, numbers=there, **draws)
+        else:
+            found = exact_squares(model, x)
         squares = dict(zip(there, found.tolist(), strict=True))
     column = pl.Series([squares.get(row) for row in rows.tolist()], dtype=pl.Float64)
     return pl.DataFrame({"first": rows, "square": column})
@@ -122,11 +248,13 @@ def images_of(
     model: Model, test_set: TestSet, rows: Rows, *, threads: int = 2
 ) -> dict[int, Floats]:
     """(C, H, W) normalised images by row; unreadable ones are left out."""
-    pixels = _pixels_of(model, test_set, rows, threads=threads)
+    pixels = pixels_of(model, test_set, rows, threads=threads)
     return {row: normalised(x, model.preprocessing) for row, x in pixels.items()}
 
 
-def _pixels_of(model: Model, test_set: TestSet, rows: Rows, *, threads: int) -> dict[int, Floats]:
+def pixels_of(
+    model: Model, test_set: TestSet, rows: Rows, *, threads: int = 2
+) -> dict[int, Floats]:
     """(C, H, W) images in [0, 1] by row."""
     found: dict[int, Floats] = {}
     transform = model.preprocessing.pixels
@@ -145,13 +273,13 @@ def path_of(probe: Probe, x0: Floats, x1: Floats) -> Floats:
     return pixel_path(x0, x1, probe.step)
 
 
-def pieces_of(probe: Probe, x0: Floats, x1: Floats, most: int = BATCH) -> Iterator[Floats]:
-    """The same path, at most ``most`` points at a time."""
+def pieces_of(probe: Probe, x0: Floats, x1: Floats) -> Iterator[Floats]:
+    """The same path, as many points at a time as go through the model together."""
     if probe.name.startswith("pixel"):
-        yield from pixel_pieces(x0, x1, probe.step, most)
+        yield from pixel_pieces(x0, x1, probe.step, BATCH)
         return
     path = path_of(probe, x0, x1)
-    yield from (path[at : at + most] for at in range(0, len(path), most))
+    yield from (path[at : at + BATCH] for at in range(0, len(path), BATCH))
 
 
 def along(score: Score, pieces: Iterable[Floats]) -> NDArray[np.float64]:
@@ -164,3 +292,33 @@ def as_pixels(path: Floats, preprocessing: Preprocessing) -> Floats:
     path *= np.array(preprocessing.std, np.float32)[:, None, None]
     path += np.array(preprocessing.mean, np.float32)[:, None, None]
     return path
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Backends:
+    """Backends of one model, opened when they are needed."""
+
+    model: Model
+    asked: str
+    opened: dict[str, Backend] = field(default_factory=dict)
+
+    def fastest(self, test_set: TestSet, probe: Probe, rows: Rows) -> str:
+        """The backend asked for, or the fastest one on a path that can be read."""
+        if self.opened:
+            return next(iter(self.opened))
+        sample: list[NDArray[np.float32]] = []
+        for first, second in rows[:10].tolist():
+            images = images_of(self.model, test_set, np.array([first, second]), threads=1)
+            if len(images) == 2:
+                piece = next(pieces_of(probe, images[first], images[second]))
+                sample.append(as_pixels(piece, self.model.preprocessing))
+                break
+        count = len(rows) * POINTS
+        found = choose_backend(self.model, sample, self.asked, images=count, within=False)
+        self.opened[found.name] = found
+        return found.name
+
+    def score(self, name: str, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+        if name not in self.opened:
+            self.opened[name] = choose_backend(self.model, [], name, within=False)
+        return self.opened[name].run(pixels)

@@ -1,6 +1,6 @@
-"""Paths between images: amplitude, phase and pixels (fridovich2022, Section 3).
+"""Paths between images, and how smoothly a model changes along them (fridovich2022, Section 3).
 
-All act on normalised images, per channel, with the two-dimensional DFT and its zero frequency in
+Paths act on normalised images, per channel, with the two-dimensional DFT and its zero frequency in
 the middle. A *window* is the centred square of frequencies |k| ≤ ⌊w·min(height, width)⌋: w = 0.2
 keeps 13 × 13 of the frequencies of a 32 × 32 image, w = 0.5 all of them.
 
@@ -19,12 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, unknown
 
 Floats = NDArray[np.float32]
 Complex = NDArray[np.complexfloating]
+Doubles = NDArray[np.float64]
 POINTS = 100
 """Evenly spaced λ from 0 to 1, both ends included."""
+VARIANTS = ("paper", "released")
+THRESHOLD = 0.1
+"""Of the highest frequency, above which frequencies are high."""
+_ROUNDING = 1e-12
 
 
 def window(height: int, width: int, w: float) -> NDArray[np.bool_]:
@@ -39,20 +44,6 @@ def window(height: int, width: int, w: float) -> NDArray[np.bool_]:
     rows = np.abs(fft.fftfreq(height, 1 / height)) <= half
     columns = np.abs(fft.fftfreq(width, 1 / width)) <= half
     return np.asarray(rows[:, None] & columns[None, :])
-
-
-def blend_amplitude(f0: Complex, f1: Complex, lam: float, inside: NDArray[np.bool_]) -> Complex:
-    """The spectrum with phases of f0 and, in the window, amplitudes (1−λ)|f0| + λ|f1|."""
-    a0, a1 = np.abs(f0), np.abs(f1)
-    blended = np.where(inside, (1 - lam) * a0 + lam * a1, a0)
-    return np.asarray(blended * np.exp(1j * np.angle(f0)))
-
-
-def blend_phase(f0: Complex, f1: Complex, lam: float, inside: NDArray[np.bool_]) -> Complex:
-    """The spectrum with amplitudes of f0 and, in the window, angles (1−λ)·arg f0 + λ·arg f1."""
-    p0, p1 = np.angle(f0), np.angle(f1)
-    blended = np.where(inside, (1 - lam) * p0 + lam * p1, p0)
-    return np.asarray(np.abs(f0) * np.exp(1j * blended))
 
 
 def amplitude_path(x0: Floats, x1: Floats, w: float, points: int = POINTS) -> Floats:
@@ -134,3 +125,74 @@ def _checked(x0: Floats, x1: Floats, w: float, points: int) -> NDArray[np.bool_]
     if points < 2:
         raise InputError(f"a path has at least 2 points, not {points}")
     return window(x0.shape[1], x0.shape[2], w)
+
+
+def softmax(logits: NDArray[np.floating]) -> Doubles:
+    """(…, classes) probabilities.
+
+    >>> softmax(np.array([[0.0, 0.0]]))
+    array([[0.5, 0.5]])
+    """
+    wide = logits.astype(np.float64)
+    wide -= wide.max(axis=-1, keepdims=True)
+    np.exp(wide, out=wide)
+    wide /= wide.sum(axis=-1, keepdims=True)
+    return wide
+
+
+def magnitudes(probabilities: NDArray[np.floating]) -> Doubles:
+    """(P, B): |rFFT| along paths, averaged over classes; B = ⌊points/2⌋ + 1 bins.
+
+    ``probabilities`` (P, points, classes) are softmax outputs along P paths.
+
+    >>> magnitudes(np.full((1, 4, 2), 0.5))
+    array([[2., 0., 0.]])
+    """
+    _check_paths(probabilities)
+    found: Doubles = np.abs(fft.rfft(probabilities.astype(np.float64), axis=1)).mean(axis=2)
+    return found
+
+
+def high_frequency_fraction(magnitude: Doubles, *, variant: str = "paper") -> Doubles:
+    """(P,): HFF = Σ_{b ≥ ⌈0.1·B⌉} m_b / Σ_b m_b of ``magnitudes`` (P, B).
+
+    The share of the DFT's magnitude at or above a tenth of the highest frequency: bins 6 to 50 of
+    51 for 100 points. The code released with the paper leaves the very last bin out of the
+    numerator (``variant="released"``). What is left of a constant path is rounding, not frequency:
+    below 1e-12 of the total it counts as 0.
+
+    >>> ones = np.ones((1, 51))
+    >>> high_frequency_fraction(ones), high_frequency_fraction(ones, variant="released")
+    (array([0.88235294]), array([0.8627451]))
+    """
+    if variant not in VARIANTS:
+        raise unknown("variant", variant, VARIANTS)
+    bins = magnitude.shape[1]
+    first = int(np.ceil(THRESHOLD * bins - 1e-9))
+    last = bins - 1 if variant == "released" else bins
+    total = magnitude.sum(axis=1)
+    high = magnitude[:, first:last].sum(axis=1)
+    high = np.where(high <= _ROUNDING * total, 0.0, high)
+    share: Doubles = np.minimum(high / np.where(total > 0, total, 1.0), 1.0)
+    return share
+
+
+def consistent_distance(probabilities: NDArray[np.floating]) -> NDArray[np.int64]:
+    """(P,): 0-based index of the first point whose class differs from point 0's; points if none.
+
+    >>> path = np.array([[[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]])
+    >>> consistent_distance(path)
+    array([2])
+    """
+    _check_paths(probabilities)
+    best = probabilities.argmax(axis=2)
+    other = best != best[:, :1]
+    first = other.argmax(axis=1)
+    return np.asarray(np.where(other.any(axis=1), first, probabilities.shape[1]))
+
+
+def _check_paths(probabilities: NDArray[np.floating]) -> None:
+    if probabilities.ndim != 3 or 0 in probabilities.shape[1:]:
+        raise InputError(
+            f"probabilities must be (paths, points, classes), are {probabilities.shape}"
+        )

@@ -7,8 +7,15 @@ from dataclasses import fields
 from typing import Any
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.attacks.record import APGD, FGSM, NORMS, PGD, Attack
-from shiftbed.evaluation.attacks.sizes import read_size, size_text
+from shiftbed.evaluation.attacks.attack import (
+    APGD,
+    FGSM,
+    NORMS,
+    PGD,
+    Attack,
+    read_size,
+    size_text,
+)
 
 FAMILIES: Mapping[str, Callable[..., Attack]] = types.MappingProxyType(
     {f"pgd-{norm}": PGD for norm in NORMS}
@@ -92,32 +99,11 @@ _READERS: dict[str, Callable[[str], Any]] = {
 } | {"float | None": read_size}
 
 
-def released(preset: str, image_size: int = 224) -> PGD:
-    """taori2020's attack as its released code runs it.
-
-    It moves away from the model's own prediction, does not clamp to [0, 1], counts the last
-    iterate, and takes ε·(image size)/224 in ℓ2, with the step unchanged.
-
-    >>> released("taori2020:pgd.l2.eps0.5", image_size=448).eps
-    1.0
-    """
-    if preset not in PRESET_GROUPS["taori2020"]:
-        raise unknown("attack of taori2020", preset, PRESET_GROUPS["taori2020"])
-    if image_size < 1:
-        raise InputError(f"image size must be at least 1, got {image_size}")
-    plain = PRESETS[preset]
-    assert isinstance(plain, PGD)
-    eps = plain.eps * image_size / 224 if plain.norm == "l2" else plain.eps
-    return PGD(
-        norm=plain.norm, eps=eps, step=None if eps == plain.eps else plain.step_size,
-        target="own", clamp=False, keep="last",
-    )  # fmt: skip
-
-
 def _presets() -> dict[str, Attack]:
     """Names to attacks: ``PAPER:ITS NAME``, and ``PAPER-released:…`` where its code differs.
 
-    taori2020, Appendix E.2: 100 steps from a random start; step sizes are the defaults of PGD.
+    taori2020, Appendix E.2: 100 steps from a random start; step sizes are the defaults of PGD. Its
+    released code has ``target=own``, ``clamp=false`` and ``keep=last``, and ε·size/224 in ℓ2.
     wenzel2022, Appendix G: APGD, ℓ2, sizes 0.001 and 0.02, the loss unsaid; 100 steps. Taken
     literally those are tiny; its released presets have sizes s/255 for ℓ∞ and s/255·224√3 for ℓ2
     (the ℓ2 length of s/255 in every channel of 224 × 224 pixels).

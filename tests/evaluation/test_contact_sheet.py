@@ -5,9 +5,9 @@ import pytest
 from PIL import Image
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.contact_sheet import GAP, HEAD, LABEL, contact_sheet, sheet_picture
 from shiftbed.evaluation.corruptions import Corruption
 from shiftbed.evaluation.image_batches import eight_bits
-from shiftbed.evaluation.sheet import GAP, HEAD, LABEL, contact_sheet, sheet_picture
 
 
 def tile(sheet, row, column, block=0, size=32):

@@ -5,8 +5,15 @@ import pytest
 
 from shiftbed.evaluation.models import FunctionModel
 from shiftbed.evaluation.preprocessing import Preprocessing
-from shiftbed.evaluation.probes.heatmap import basis, default_norm, frequencies, heat_map
-from shiftbed.evaluation.probes.spectra import radial_spectra, spectra, spectra_of
+from shiftbed.evaluation.probes.fourier import (
+    basis,
+    default_norm,
+    frequencies,
+    heat_map,
+    mean_spectrum,
+    radial_spectra,
+    spectra_of,
+)
 from shiftbed.results.charts.corruptions import error_map, spectrum_chart
 from shiftbed.store import PredictionStore
 from tests.evaluation.probes.digits import plain_model, some_digits
@@ -25,7 +32,7 @@ def test_a_wave_is_in_its_own_ring(k):
 def test_white_noise_is_flat_and_a_mean_has_its_interval():
     noise = np.random.default_rng(0).normal(size=(200, 1, 16, 16))
     each = radial_spectra(noise)
-    found = spectra("noise", each)
+    found = mean_spectrum("noise", each)
     wanted = 16 * np.sqrt(np.pi) / 2  # |complex Gaussian| of variance 256
     assert np.abs(found.mean[1:8] / wanted - 1).max() < 0.05
     assert found.n == 200

@@ -7,13 +7,19 @@ from scipy.special import softmax
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.probes import default_probe, probe_model
-from shiftbed.evaluation.probes.pairs import any_pairs
-from shiftbed.evaluation.probes.paths import blend_amplitude, blend_phase, window
-from shiftbed.evaluation.probes.running import into_parts
+from shiftbed.evaluation.probes.measure import into_parts
+from shiftbed.evaluation.probes.paths import window
+from shiftbed.evaluation.probes.probe import any_pairs
 from shiftbed.results.scores import scores
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import probe_parts, probe_record, read_probe, remove_probe_part
-from tests.evaluation.probes.digits import plain_model, some_digits, torch_model
+from tests.evaluation.probes.digits import (
+    blend_amplitude,
+    blend_phase,
+    plain_model,
+    some_digits,
+    torch_model,
+)
 
 KEY = ("python:plain", "val", "amplitude")
 

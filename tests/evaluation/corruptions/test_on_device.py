@@ -10,7 +10,7 @@ import torch
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.corruptions import NAMES, Corruption, from_function, severities
-from shiftbed.evaluation.corruptions.tensors import corrupt_on_device
+from shiftbed.evaluation.corruptions.on_device import corrupt_on_device
 from shiftbed.evaluation.image_batches import eight_bits
 from tests.evaluation.corruptions.images import batch, names
 

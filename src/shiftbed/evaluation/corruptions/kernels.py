@@ -1,17 +1,47 @@
-"""Gaussian smoothing, the part several corruptions share.
+"""What the kernels share: compiling with Python types kept, clipping, Gaussian smoothing.
 
-Rows are kept flat, channels interleaved: a tap k pixels to the right is k·C places further, so both
-passes run along memory.
+Kernels release the interpreter lock and are run over images by a pool of threads. numba's own
+threads are not used: one of its threading layers ends the process when two Python threads meet in
+it, and compiling for it takes several times as long.
+
+In smoothing, rows are kept flat, channels interleaved: a tap k pixels to the right is k·C places
+further, so both passes run along memory.
 """
 
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from shiftbed.evaluation.corruptions.jit import kernel, loose
-
 Floats = NDArray[np.float32]
+F = TypeVar("F", bound=Callable[..., Any])
 
 f = np.float32
+
+
+def kernel(function: F) -> F:
+    """Compile with every rounding as written, so that torch can repeat it bit for bit."""
+    return cast(F, njit(nogil=True, cache=True, error_model="numpy")(function))
+
+
+def loose(function: F) -> F:
+    """Compile with sums reordered and multiply-adds fused: for filters, never for draws."""
+    flags = {"contract", "reassoc", "nsz", "arcp"}
+    return cast(F, njit(nogil=True, cache=True, error_model="numpy", fastmath=flags)(function))
+
+
+def inlined(function: F) -> F:
+    """Compile a few lines that only other kernels call."""
+    return cast(F, njit(inline="always", error_model="numpy")(function))
+
+
+@loose
+def clip(values: Floats) -> None:
+    """Clip a flat array to [0, 1] in place."""
+    for i in range(values.size):
+        values[i] = min(max(values[i], f(0)), f(1))
 
 
 def gaussian_taps(sigma: float, truncate: float = 4.0) -> Floats:

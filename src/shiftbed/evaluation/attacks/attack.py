@@ -1,25 +1,27 @@
-"""The attacks as records: what is varied, what identifies it, what comes out.
+"""The attacks as records: what is varied, what identifies it, what it attacks, what comes out.
 
 Nothing here needs torch until an attack is called, so that setting names can be read without it.
 """
 
+import hashlib
+import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.attacks.doubts import Evidence
-from shiftbed.evaluation.attacks.sizes import size_text
 
 if TYPE_CHECKING:
     import torch
 
     from shiftbed.evaluation.attacks.ascent import Ascent
     from shiftbed.evaluation.attacks.balls import Ball
+    from shiftbed.evaluation.attacks.running import Evidence
     from shiftbed.evaluation.attacks.victim import Victim
 
 
@@ -47,7 +49,7 @@ class Attacked:
     prediction)."""
     passes: NDArray[np.int64]
     """(N,): forward and backward passes spent on each image."""
-    evidence: Evidence
+    evidence: "Evidence"
     """Counts behind ``warnings``; those of several batches can be added."""
     warnings: tuple[str, ...]
     """Why the robust accuracy may be too high, in words; empty if nothing was seen."""
@@ -288,3 +290,75 @@ def text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return size_text(value) if isinstance(value, float) else str(value)
+
+
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_SIZE = re.compile(rf"({_NUMBER})(?:/({_NUMBER}))?")
+
+
+def read_size(text: str) -> float:
+    """A decimal number or a quotient of two.
+
+    >>> read_size("2/255") == 2 / 255, read_size("1e-3")
+    (True, 0.001)
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise InputError(f"size {text!r} of an attack must be a number such as 0.1 or 0.5/255")
+    over = float(found[2] or 1)
+    value = float(found[1]) / over if over else math.inf
+    if not 0 < value < math.inf:
+        raise InputError(f"size {text!r} of an attack must be above 0 and finite")
+    return value
+
+
+def size_text(value: float) -> str:
+    """The one spelling of a size: a short decimal, else a short multiple of 1/255, else all digits.
+
+    >>> size_text(0.10), size_text(0.5 / 255), size_text(2 / 255), size_text(1 / 7)
+    ('0.1', '0.5/255', '2/255', '0.14285714285714285')
+    >>> size_text(8 / 255) == size_text(read_size("0.031372549019607843"))
+    True
+    """
+    short = f"{value:.4g}"
+    if math.isclose(float(short), value, rel_tol=1e-12):
+        return short
+    eights = f"{value * 255:.6g}"
+    if math.isclose(float(eights) / 255, value, rel_tol=1e-12):
+        return f"{eights}/255"
+    return repr(float(value))
+
+
+def balanced_subset(
+    labels: ArrayLike, share: float, seed: int, ids: Sequence[str]
+) -> NDArray[np.int64]:
+    """Rows of a class-balanced subset, ascending: of a class with n examples, share · n (rounded,
+    at least one).
+
+    taori2020 attacked most models on 10 % of the set. Which examples are taken depends on their
+    ids and the seed alone, not on the order of the rows, nor on the other classes; a smaller share
+    is part of a larger one.
+
+    >>> balanced_subset([0, 0, 0, 0, 1, 1], 0.5, seed=0, ids=list("abcdef")).size
+    3
+    """
+    classes = np.asarray(labels)
+    if classes.ndim != 1 or len(classes) != len(ids):
+        raise InputError(f"{len(ids)} ids do not go with labels of shape {classes.shape}")
+    if not np.issubdtype(classes.dtype, np.integer):
+        raise InputError(f"labels must be whole numbers, got {classes.dtype}")
+    if not 0 < share <= 1:
+        raise InputError(f"share of a subset must be above 0 and at most 1, got {share}")
+    if len(set(ids)) != len(ids):
+        raise InputError("ids of a subset must be different from each other")
+    ranks = np.array([_rank(seed, example) for example in ids], dtype=np.uint64)
+    order = np.lexsort((ranks, classes))
+    _, counts = np.unique(classes, return_counts=True)
+    within = np.arange(len(classes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    taken = np.maximum(1, np.floor(share * counts + 0.5).astype(np.int64))
+    return np.sort(order[within < np.repeat(taken, counts)]).astype(np.int64)
+
+
+def _rank(seed: int, example: str) -> int:
+    found = hashlib.blake2b(f"{seed}\0{example}".encode(), digest_size=8, person=b"subset")
+    return int.from_bytes(found.digest(), "little")

@@ -1,16 +1,20 @@
 """The contact sheet: one picture under every corruption at every severity."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from shiftbed.atomic import write_atomically
+from shiftbed.display import Result, Table
 from shiftbed.errors import InputError
 from shiftbed.evaluation.corruptions import NAMES, Corruption, severities
 from shiftbed.evaluation.data.images import NoImage, decode_file
-from shiftbed.evaluation.image_batches import eight_bits
 from shiftbed.evaluation.perturbations import SEVERITIES
 from shiftbed.evaluation.preprocessing import Preprocessing
 
@@ -18,6 +22,40 @@ GAP, LABEL, HEAD = 4, 150, 28
 BLOCKS = 2
 """Side by side, so that the sheet is not four times as high as wide."""
 _INK, _PAPER = (30, 30, 30), (255, 255, 255)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ContactSheet(Result):
+    """A sheet that was written; the frame has a row per corruption."""
+
+    path: str
+    size: tuple[int, int]
+    """Width and height in pixels."""
+
+    def tables(self) -> Iterator[Table]:
+        size = f"{self.size[0]} × {self.size[1]} pixels"
+        yield Table(notes=(f"{self.path}: {len(self.frame)} corruptions, {size}.",))
+
+    def to_dict(self) -> dict[str, Any]:
+        names = self.frame["corruption"].to_list()
+        return {"sheet": self.path, "corruptions": names, "size": list(self.size)}
+
+
+def write_sheet(
+    path: str | Path,
+    image: str | Path | None = None,
+    *,
+    size: int = 224,
+    seed: int = 0,
+    frost: str | Path | None = None,
+) -> ContactSheet:
+    """Draw all corruptions of a picture into a PNG file (``shiftbed corrupt --sheet``)."""
+    given = None if frost is None else str(frost)
+    drawn = contact_sheet(sheet_picture(image, size), seed=seed, frost=given)
+    with write_atomically(path) as file:
+        drawn.save(file, format="PNG")
+    rows = pl.DataFrame({"corruption": NAMES, "severities": [len(severities(n)) for n in NAMES]})
+    return ContactSheet(frame=rows, path=str(path), size=drawn.size)
 
 
 def sheet_picture(path: str | Path | None = None, size: int = 224) -> NDArray[np.uint8]:
@@ -31,9 +69,7 @@ def sheet_picture(path: str | Path | None = None, size: int = 224) -> NDArray[np
     try:
         from sklearn.datasets import load_sample_image
     except ModuleNotFoundError:
-        raise InputError(
-            "give a picture with --image: scikit-learn, which has one, is not there"
-        ) from None
+        raise InputError("give a picture: scikit-learn, which has one, is not there") from None
     return preprocessing.pixels(load_sample_image("china.jpg"))
 
 
@@ -54,7 +90,6 @@ def contact_sheet(
     sheet = Image.new("RGB", (BLOCKS * width, HEAD + rows * (tile + GAP) + GAP), _PAPER)
     draw = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(size=14)
-    x = picture.transpose(2, 0, 1)[None] / np.float32(255)
     for at, name in enumerate(names):
         left, top = at // rows * width, HEAD + at % rows * (tile + GAP)
         if at % rows == 0:
@@ -64,8 +99,8 @@ def contact_sheet(
         tiles = {0: picture}
         for severity in severities(name):
             given = frost if name == "frost" else None
-            corrupt = Corruption(name=name, severity=severity, seed=seed, frost=given)
-            tiles[severity] = eight_bits(corrupt(x, ["sheet"]))[0]
+            corrupt = Corruption(name, severity, seed=seed, frost=given)
+            tiles[severity] = corrupt(picture[None], ["sheet"])[0]
         for column, pixels in tiles.items():
             sheet.paste(Image.fromarray(pixels), (left + LABEL + column * (tile + GAP), top))
         if len(tiles) < 1 + len(SEVERITIES):

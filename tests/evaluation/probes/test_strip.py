@@ -5,7 +5,7 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.probes import default_probe, path_strip
-from shiftbed.evaluation.probes.pairs import any_pairs
+from shiftbed.evaluation.probes.probe import any_pairs
 from tests.evaluation.probes.digits import plain_model, some_digits
 
 

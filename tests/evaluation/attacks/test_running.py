@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.attacks import APGD, FGSM, PGD, Evidence, doubts
+from shiftbed.evaluation.attacks import APGD, FGSM, PGD
+from shiftbed.evaluation.attacks.running import Evidence, diagnose
 from shiftbed.evaluation.models import FunctionModel
 from shiftbed.evaluation.preprocessing import Preprocessing
 from tests.evaluation.attacks.victims import Linear, coloured_cnn, digits
@@ -103,8 +104,8 @@ def test_evidence_adds_up():
     one = Evidence(images=10, robust=5, zero_gradient=1, notes=("a",))
     both = one + Evidence(images=990, robust=495, notes=("a", "b"))
     assert (both.images, both.robust, both.notes) == (1000, 500, ("a", "b"))
-    assert said(doubts(one), "1 of 5 robust")
-    assert not said(doubts(both), "robust images")  # 1 of 500 is below 1 %
+    assert said(diagnose(one), "1 of 5 robust")
+    assert not said(diagnose(both), "robust images")  # 1 of 500 is below 1 %
 
 
 def _onnx_like():

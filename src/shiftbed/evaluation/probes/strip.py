@@ -1,4 +1,4 @@
-"""The path viewer: a strip of images along paths, the model's class and confidence under each."""
+"""A strip of images along paths, the model's class and confidence under each."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,9 +11,12 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.probes.measure import along, as_pixels, images_of, path_of
-from shiftbed.evaluation.probes.pairs import any_pairs
-from shiftbed.evaluation.probes.settings import Probe
-from shiftbed.evaluation.probes.smoothness import consistent_distance, high_frequency_fraction
+from shiftbed.evaluation.probes.paths import (
+    consistent_distance,
+    high_frequency_fraction,
+    magnitudes,
+)
+from shiftbed.evaluation.probes.probe import Probe, any_pairs
 
 GAP, LABEL, HEAD, FOOT = 6, 120, 8, 40
 TILE = 96
@@ -77,7 +80,7 @@ def _row(
     pixels = as_pixels(path, model.preprocessing)
     probability = along(partial(model.logits, within=False), [pixels])
     best = probability.argmax(axis=1)
-    hff = float(high_frequency_fraction(probability[None])[0])
+    hff = float(high_frequency_fraction(magnitudes(probability[None]))[0])
     cd = int(consistent_distance(probability[None])[0])
     row = Image.new("RGB", (LABEL + len(shown) * (tile + GAP), tile + FOOT), _PAPER)
     draw, font = ImageDraw.Draw(row), ImageFont.load_default(size=12)
