@@ -192,6 +192,9 @@ class Monitor:
 
     def lightning(self) -> Any:
         """A Lightning callback: called after every validation epoch, logs by ``log_dict``."""
+        from shiftbed.evaluation.compat import ensure_torchvision
+
+        ensure_torchvision()
         from lightning.pytorch.callbacks import Callback
 
         monitor = self
@@ -209,6 +212,9 @@ class Monitor:
 
         The model must give logits for a batch of pixels: its output's ``logits`` are taken.
         """
+        from shiftbed.evaluation.compat import ensure_torchvision
+
+        ensure_torchvision()
         from transformers import TrainerCallback
 
         monitor = self

@@ -1,0 +1,144 @@
+"""Models on test sets, as a notebook calls it: objects or texts, memory or a store."""
+
+import numpy as np
+import pytest
+
+import shiftbed as sb
+from shiftbed.errors import InputError
+
+torch = pytest.importorskip("torch")
+
+
+def net(seed: int = 0) -> "torch.nn.Module":
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 4))
+
+
+@pytest.fixture(scope="module")
+def images():
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, (40, 8, 8, 3), dtype=np.uint8), rng.integers(0, 4, 40)
+
+
+@pytest.fixture
+def val(images):
+    return sb.TestSet(*images, name="val")
+
+
+def model(seed: int = 0, name: str = "mine", **options):
+    return sb.model(net(seed), name=name, size=8, mean=(0.5,) * 3, std=(0.25,) * 3, **options)
+
+
+def plain_accuracy(module, images, labels) -> float:
+    x = torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32)) / 255
+    with torch.inference_mode():
+        found = module.eval()((x - 0.5) / 0.25).argmax(1).numpy()
+    return float((found == labels).mean())
+
+
+def test_the_contract(images, val):
+    loader = torch.utils.data.DataLoader(
+        [
+            (torch.from_numpy(a).permute(2, 0, 1) / 255, int(b))
+            for a, b in zip(*images, strict=True)
+        ],
+        batch_size=7,
+    )
+    new = sb.TestSet.from_loader(loader, name="new")
+    found = sb.evaluate(
+        [model()], [val, new], corruptions=["fog:3"], attacks=["pgd-linf:2/255"], store=None
+    )
+    frame = found.score("top1", "nll").frame
+    assert {"model", "setting", "metric", "value", "low", "high", "n"} <= set(frame.columns)
+    ids = {f"{one}{what}" for one in ("val", "new") for what in ("", "+fog:3", "+pgd-linf:2/255")}
+    assert set(frame["setting"]) == ids
+    by = {r["setting"]: r["value"] for r in frame.iter_rows(named=True) if r["metric"] == "top1"}
+    assert by["val"] == by["new"] == plain_accuracy(net(), *images)
+    assert by["val+pgd-linf:2/255"] <= by["val"]
+    assert '"settings"' in found.to_json()
+    assert "pgd-linf" in str(found)
+    assert "<table>" in found._repr_html_()
+
+
+def test_settings_are_records_with_the_right_kinds(val):
+    found = sb.evaluate(model(), val, corruptions=[sb.Corruption("fog", 3)], attacks=["fgsm-l2:1"])
+    kinds = {one.id: one.kind for one in found.settings}
+    assert kinds == {"val": "", "val+fog:3": "corruption", "val+fgsm-l2:1": "adversarial"}
+    assert found.store.records() == {one.id: one for one in found.settings}
+    bed = found.testbed()
+    assert {s.target: s.kind for s in bed.shifts} == {
+        "val+fog:3": "corruption",
+        "val+fgsm-l2:1": "adversarial",
+    }
+
+
+def test_a_store_is_continued_and_other_weights_are_refused(val, tmp_path):
+    first = sb.evaluate(model(), val, store=tmp_path / "kept")
+    again = sb.evaluate(model(), val, store=tmp_path / "kept")
+    assert (first.summary.images, again.summary.images) == (40, 0)
+    assert first.frame.equals(again.frame)
+    with pytest.raises(InputError, match="predictions of another model called 'mine'"):
+        sb.evaluate(model(1), val, store=tmp_path / "kept")
+
+
+def test_training_goes_on_as_if_nothing_had_happened(val):
+    module = net().train()
+    before = torch.random.get_rng_state()
+    sb.evaluate(sb.model(module, name="mine", size=8), val, attacks=["pgd-linf:2/255"])
+    assert module.training
+    assert all(p.grad is None for p in module.parameters())
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_function_and_an_estimator_are_models_too(images, val):
+    from sklearn.linear_model import LogisticRegression
+
+    flat = images[0].reshape(40, -1) / 255
+    fitted = LogisticRegression(max_iter=50, tol=0.1).fit(flat, images[1])
+    weights = np.random.default_rng(0).normal(size=(192, 4)).astype(np.float32)
+    found = sb.evaluate(
+        [
+            sb.model(lambda x: x.reshape(len(x), -1) @ weights, name="function", size=8),
+            sb.model(fitted, name="estimator", size=8, mean=(0.0,) * 3, std=(1.0,) * 3),
+        ],
+        val,
+    )
+    by = dict(found.frame.select("model", "value").iter_rows())
+    assert by["estimator"] == fitted.score(flat, images[1])
+    x = images[0].transpose(0, 3, 1, 2).reshape(40, -1) / 255
+    assert by["function"] == ((x @ weights).argmax(1) == images[1]).mean()
+
+
+def test_what_has_no_gradients_is_said_and_the_rest_goes_on(val):
+    still = sb.model(lambda x: x.mean(axis=(2, 3)), name="still", size=8)
+    found = sb.evaluate(still, val, attacks=["pgd-linf:2/255"])
+    assert found.ready == ["val"]
+    assert "needs gradients" in found.failed["still", "val+pgd-linf:2/255"]
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"models": []}, "models: expected at least one"),
+        ({"test_sets": []}, "test_sets: expected at least one"),
+        ({"test_sets": [np.zeros((1, 8, 8))]}, "must be a TestSet or a path"),
+        ({"corruptions": ["fgo:3"]}, "did you mean 'fog'"),
+        ({"corruptions": [3]}, "a Corruption or an attack"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"bach_size": 3}, "did you mean 'batch_size'"),
+        ({"runner": "processes"}, "is an object of this process"),
+        ({"labels": {"subset": [0, 1], "map": {"a": [0]}}}, "does not go with the rest"),
+    ],
+)
+def test_bad_input_is_one_line(val, change, match):
+    given = {"models": model(), "test_sets": val} | change
+    with pytest.raises(InputError, match=match) as caught:
+        sb.evaluate(given.pop("models"), given.pop("test_sets"), **given)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_of_one_name_are_refused(val):
+    with pytest.raises(InputError, match="two models are called 'mine'"):
+        sb.evaluate([model(), model(1)], val)
+    with pytest.raises(InputError, match="two test sets have the same name"):
+        sb.evaluate(model(), [val, val])
