@@ -1,6 +1,5 @@
 """What ``import shiftbed as sb`` gives: pinned, and the same whatever else was imported."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -75,10 +74,3 @@ import sys, shiftbed
 print(sorted({"torch", "matplotlib", "scipy.stats", "polars", "numpy"} & set(sys.modules)))
 """
     assert run(code) == "[]\n"
-
-
-def test_what_type_checkers_see_is_what_there_is():
-    stub = Path(sb.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
-    imports = [node for node in ast.walk(ast.parse(stub)) if isinstance(node, ast.ImportFrom)]
-    seen = {alias.asname: str(node.module) for node in imports for alias in node.names}
-    assert seen == {name: f"shiftbed.{module}" for name, module in sb._MODULE.items()}

@@ -135,8 +135,9 @@ def _top() -> str:
     tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
     doc = ast.get_docstring(tree) or ""
     first, _, example = doc.partition("\n\n")
+    stub = ast.parse((SOURCE / "__init__.pyi").read_text(encoding="utf-8"))
     rows = []
-    for node in tree.body:
+    for node in stub.body:
         if isinstance(node, ast.ImportFrom):
             names = [alias.name for alias in node.names]
             rows += [f"| [`{n}`][{_home(str(node.module), n)}] | `{node.module}` |" for n in names]

@@ -1,4 +1,4 @@
-"""What type checkers see of the public names; ``__init__.py`` loads them when they are used."""
+"""The public names and where each lives; ``__init__.py`` loads them when they are used."""
 
 from shiftbed.analysis.baseline import Baseline as Baseline
 from shiftbed.analysis.baseline import fit_baseline as fit_baseline
