@@ -304,6 +304,7 @@ def test_random_weights_have_a_seed_and_say_so(own):
     assert other.id == "python:net.py:build()?seed=1"
     fixed = model(f"python:{own}/net.py:fixed()")
     assert fixed.describe()["weights"] == {"made_by": "net.py:fixed()"}
+    refusal(lambda: model(f"python:{own}/net.py:mean?seed=1"), "takes no seed")
 
 
 def test_torch_is_not_imported_for_a_function():

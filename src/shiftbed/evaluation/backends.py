@@ -7,7 +7,6 @@ one backend, their own.
 """
 
 import gc
-import logging
 import math
 import os
 import shutil
@@ -16,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, Pixels, as_fractions
 from shiftbed.evaluation.models.from_onnx import open_graph
-from shiftbed.evaluation.models.torch_model import TorchModel
+from shiftbed.evaluation.models.torch_model import TorchModel, quiet
 
 BACKENDS = ("auto", "torch", "compile", "onnxruntime")
 TOLERANCE = 1e-3
@@ -39,6 +37,8 @@ COMPILE_SECONDS = 120.0
 """How long compiling may take before it is given up."""
 EXPORT_SECONDS = 15.0
 """What exporting to ONNX usually costs; runs shorter than this stay with torch."""
+_LOGGERS = ("torch.onnx", "onnxscript", "torch._inductor")
+"""Exporters and compilers log and warn about themselves."""
 Run = Callable[[Pixels], Floats]
 
 
@@ -270,7 +270,7 @@ def exported(model: TorchModel, *, within: bool = True) -> Run:
 
     p = model.preprocessing
     example = torch.rand(2, p.channels, *p.size, generator=torch.Generator().manual_seed(0))
-    with tempfile.TemporaryDirectory(prefix="shiftbed-") as folder, _quiet():
+    with tempfile.TemporaryDirectory(prefix="shiftbed-") as folder, quiet(*_LOGGERS):
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
             model.module,
@@ -312,25 +312,9 @@ def compiled(
         return np.concatenate(parts)
 
     if batch is not None:
-        with _deadline(seconds), _quiet():
+        with _deadline(seconds), quiet(*_LOGGERS):
             run(batch)
     return run
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Exporters and compilers warn about themselves and print; neither is the user's concern."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "torch._inductor")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 @contextmanager

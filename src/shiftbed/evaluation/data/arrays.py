@@ -11,7 +11,7 @@ import threading
 import weakref
 import zipfile
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError, brief, unknown
-from shiftbed.evaluation.data.images import Images, NoImage
+from shiftbed.evaluation.data.images import NoImage, RowImages
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered, shown, some
 
 _IMAGES = ("images", "x", "X", "data")
@@ -56,18 +56,14 @@ class ArrayFile:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ArrayImages(Images):
+class ArrayImages(RowImages):
     """Rows of an array, in memory or in a file."""
 
     source: NDArray[Any] | ArrayFile
     layout: str
     """NHW, NHWC or NCHW."""
-    rows: NDArray[np.int64]
     form: str | None = None
     """What comes before a row's bytes in its digest; None: its dtype and shape."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     @property
     def pixels(self) -> NDArray[Any]:
@@ -86,10 +82,6 @@ class ArrayImages(Images):
         shape = f"{self.pixels.dtype.str}{self.pixels.shape[1:]}"
         form = (shape if self.form is None else self.form).encode()
         return form + np.ascontiguousarray(self.pixels[self.rows[row]]).tobytes()
-
-    def take(self, rows: NDArray[np.int64]) -> "ArrayImages":
-        """Only these, in this order."""
-        return replace(self, rows=self.rows[rows])
 
 
 def picture_of(pixels: NDArray[np.uint8]) -> Image.Image:

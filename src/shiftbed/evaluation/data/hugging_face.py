@@ -4,31 +4,26 @@ The cells are taken as Arrow, undecoded, so the pictures are decoded here as eve
 data set held in memory is pickled with its pixels; one that was saved or loaded from disk is not.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief
-from shiftbed.evaluation.data.images import Images, NoImage
+from shiftbed.evaluation.data.images import NoImage, RowImages
 from shiftbed.evaluation.data.parquet import Columns, choose_columns, usable_ids, values
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered
 
 
-@dataclass(frozen=True, eq=False)
-class HubImages(Images):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HubImages(RowImages):
     """Rows of a Dataset in Arrow format."""
 
     dataset: Any
     column: str
-    rows: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def data(self, row: int) -> bytes:
         """The encoded picture, or ``NoImage``."""
@@ -44,10 +39,6 @@ class HubImages(Images):
             return Path(path).read_bytes()
         except OSError as error:
             raise NoImage(f"cannot be read: {error.strerror}") from None
-
-    def take(self, rows: NDArray[np.int64]) -> "HubImages":
-        """Only these, in this order."""
-        return replace(self, rows=self.rows[rows])
 
 
 def open_saved(path: Path) -> Any:
@@ -73,7 +64,7 @@ def read_dataset(dataset: Any, where: str, options: Options) -> RawExamples:
     names = [name for name in (columns.label, columns.group, columns.id) if name is not None]
     table = dataset.select_columns(names).with_format("arrow")[:] if names else None
     arrow = dataset.with_format("arrow")
-    images = HubImages(arrow, columns.image, np.arange(len(dataset)))
+    images = HubImages(dataset=arrow, column=columns.image, rows=np.arange(len(dataset)))
     if columns.id is not None and table is not None:
         ids: tuple[str, ...] | None = tuple(map(str, values(where, table[columns.id])))
     else:

@@ -14,11 +14,12 @@ import os
 import zlib
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
 from struct import error as StructError
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,21 @@ class Images(ABC):
     def load(self, row: int) -> Image.Image:
         """The picture, loaded, or ``NoImage``."""
         return decode(BytesIO(self.data(row)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowImages(Images):
+    """Pictures that lie under row numbers."""
+
+    rows: NDArray[np.int64]
+    """(N,), or (N, more) where a place is several numbers."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Only these, in this order."""
+        return replace(self, rows=self.rows[rows])
 
 
 def decode_file(path: Path | str) -> Image.Image:

@@ -6,7 +6,7 @@ both do, ``layout`` must say. torch is not imported here: its tensors are known 
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from PIL import Image
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.arrays import ArrayImages, layout_of, picture_of
-from shiftbed.evaluation.data.images import Images
+from shiftbed.evaluation.data.images import RowImages
 
 _READING = threading.Lock()
 """Few data sets may be read by several threads at once."""
@@ -124,16 +124,12 @@ def _pair(item: Any, what: str, form: str) -> tuple[Any, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ItemImages(Images):
+class ItemImages(RowImages):
     """The images of a data set's (image, label) items, each read when it is needed."""
 
     dataset: Any
     where: str
     layout: str | None
-    rows: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def item(self, row: int) -> tuple[Any, Any]:
         """Image, as a PIL image or bytes (H, W[, C]), and label of one item."""
@@ -158,10 +154,6 @@ class ItemImages(Images):
         kept = not isinstance(image, Image.Image) or image.mode in ("L", "RGB", "RGBA")
         mode = "" if kept else f"{image.mode} {image.getpalette()} "
         return f"{mode}{pixels.dtype.str}{pixels.shape}".encode() + pixels.tobytes()
-
-    def take(self, rows: NDArray[np.int64]) -> "ItemImages":
-        """Only these, in this order."""
-        return replace(self, rows=self.rows[rows])
 
 
 def read_items(

@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.data.image_files import printable
-from shiftbed.evaluation.data.images import Images, NoImage
+from shiftbed.evaluation.data.images import NoImage, RowImages
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered, some
 
 _KEPT = 3
@@ -45,20 +45,15 @@ class Columns:
     classes: tuple[str, ...] | None
 
 
-@dataclass(frozen=True, eq=False)
-class ParquetImages(Images):
-    """Cells of a column in one or several Parquet files."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ParquetImages(RowImages):
+    """Cells of a column in Parquet files; a row is (number of the file, row in it)."""
 
     paths: tuple[str, ...]
     leaf: str
     starts: tuple[NDArray[np.int64], ...]
     """For each file the first row of each of its row groups, and the number of rows."""
-    rows: NDArray[np.int64]
-    """(N, 2): number of the file, row in it."""
     recent: "_Recent" = field(init=False, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "recent", _Recent())
@@ -87,10 +82,6 @@ class ParquetImages(Images):
         except _DAMAGED as error:
             raise NoImage(f"its Parquet file cannot be read: {brief(error)}") from None
         return pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
-
-    def take(self, rows: NDArray[np.int64]) -> "ParquetImages":
-        """Only these, in this order."""
-        return replace(self, rows=self.rows[rows])
 
 
 class _Recent:
@@ -148,10 +139,10 @@ def read_parquet(paths: list[Path], options: Options) -> RawExamples:
         where=where,
         examples=_ids(where, table, columns, len(rows)),
         images=ParquetImages(
-            tuple(str(path.absolute()) for path in paths),
-            columns.leaf,
-            tuple(file.starts for file in files),
-            rows,
+            paths=tuple(str(path.absolute()) for path in paths),
+            leaf=columns.leaf,
+            starts=tuple(file.starts for file in files),
+            rows=rows,
         ),
         labels=None if columns.label is None else values(where, table[columns.label]),
         classes=columns.classes,

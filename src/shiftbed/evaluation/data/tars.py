@@ -11,15 +11,14 @@ import posixpath
 import tarfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.data.images import EXTENSIONS, Images, NoImage
+from shiftbed.evaluation.data.images import EXTENSIONS, NoImage, RowImages
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
 from shiftbed.reading.streams import tar_members
 
@@ -28,20 +27,15 @@ _TEXT_LIMIT = 2**20
 _LABELS = ("label", "labels", "cls", "class")
 
 
-@dataclass(frozen=True, eq=False)
-class TarImages(Images):
-    """Stretches of tar files."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TarImages(RowImages):
+    """Stretches of tars: (number of the file, offset, size), size −1 where there is no image."""
 
     paths: tuple[str, ...]
-    places: NDArray[np.int64]
-    """(N, 3): number of the file, offset, size; size −1 where there is no image."""
-
-    def __len__(self) -> int:
-        return len(self.places)
 
     def data(self, row: int) -> bytes:
         """The encoded picture, or ``NoImage``."""
-        number, offset, size = map(int, self.places[row])
+        number, offset, size = map(int, self.rows[row])
         if size < 0:
             raise NoImage("its tar holds a label but no image for it")
         try:
@@ -53,10 +47,6 @@ class TarImages(Images):
         if len(data) < size:
             raise NoImage("its tar is cut off")
         return data
-
-    def take(self, rows: NDArray[np.int64]) -> "TarImages":
-        """Only these, in this order."""
-        return replace(self, places=self.places[rows])
 
 
 @dataclass(kw_only=True)
@@ -88,7 +78,8 @@ def read_tars(paths: list[Path], options: Options) -> RawExamples:
         where=where,
         examples=tuple(keys),
         images=TarImages(
-            tuple(str(path.absolute()) for path in paths), np.array(places, dtype=np.int64)
+            paths=tuple(str(path.absolute()) for path in paths),
+            rows=np.array(places, dtype=np.int64),
         ),
         labels=None if options.unlabelled else labels,
         groups=None if all(group is None for group in groups) else groups,

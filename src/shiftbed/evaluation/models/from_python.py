@@ -70,6 +70,8 @@ def build(name: str, request: Request) -> Built:
     if request.weights is not None and inspect.isroutine(made):
         called = True
     if not called:
+        if request.text("seed") is not None:
+            raise InputError(f"python:{name}: takes no seed: nothing is drawn when it is named")
         return Built(made, None, False, facts)
     found = _called(made, name, request.seed)
     if not is_module(found) or request.weights is not None:

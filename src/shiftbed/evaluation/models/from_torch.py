@@ -13,10 +13,8 @@ if it holds anything but a graph of ATen operators, plain tensors and shape expr
 
 import io
 import json
-import logging
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.models.base import Model, versions
 from shiftbed.evaluation.models.checkpoints import digest, existing
 from shiftbed.evaluation.models.spec import Request, Spec, native_preprocessing, stamp
-from shiftbed.evaluation.models.torch_model import wrap
+from shiftbed.evaluation.models.torch_model import quiet, wrap
 
 _LIBRARIES = ("timm", "torchvision", "open_clip")
 
@@ -169,7 +167,7 @@ def load_program(file: Path) -> Any:
 
     check_archive(file)
     try:
-        with _quiet():
+        with quiet("torch.export"):  # a traceback for every archive that it fails on
             program = torch.export.load(file)
     except Exception as error:  # damaged graphs fail in many ways
         raise InputError(f"{file}: torch cannot load it: {brief(error)}") from None
@@ -252,15 +250,3 @@ def _check_text(file: Path, key: str, text: str) -> None:
             raise InputError(f"{file}: refused, {text[:60]!r} is no shape expression")
     elif key in ("in_spec", "out_spec") and "__enum__" in text:
         raise InputError(f"{file}: refused, its arguments are more than tensors")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """torch logs a traceback for every archive that it then fails on."""
-    logger = logging.getLogger("torch.export")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
