@@ -173,17 +173,9 @@ def _place(line: Line, scale: Scale, x: Floats, y: Floats, n_id: Floats, n_ood: 
         a = np.column_stack([np.ones(len(x)), scale.forward(x)])
         eta = a @ line.coefficients
         leverage = np.einsum("ij,jk,ik->i", a, line.gram_inverse, a)
-    return _Placed(
-        x=x,
-        y=y,
-        n_id=n_id,
-        n_ood=n_ood,
-        a=a,
-        eta=eta,
-        beta=scale.inverse(eta),
-        slope_beta=scale.inverse_derivative(eta),
-        leverage=leverage,
-    )
+    beta, slope = scale.inverse(eta), scale.inverse_derivative(eta)
+    on_line = {"a": a, "eta": eta, "beta": beta, "slope_beta": slope, "leverage": leverage}
+    return _Placed(x=x, y=y, n_id=n_id, n_ood=n_ood, **on_line)
 
 
 def _independent(line: Line, scale: Scale, placed: _Placed) -> JointNoise:
@@ -363,15 +355,12 @@ def difference(
     half = float(stdtrit(dof, 0.5 + level / 2)) * spread if spread > 0 else 0.0
     known = bool((n_id > 0).all() and (n_ood > 0).all())
     delta = float(rho[0] - rho[1])
+    # A model and itself, measured on the same images: nothing differs.
+    p_value = float(two_sided_p(delta / spread, dof)) if spread > 0 else 1.0
     return Difference(
         effective=delta,
         low=delta - half if known else float("nan"),
         high=delta + half if known else float("nan"),
-        p_value=_p_value(delta, spread, dof) if known else float("nan"),
+        p_value=p_value if known else float("nan"),
         paired=noise is not None,
     )
-
-
-def _p_value(delta: float, spread: float, dof: float) -> float:
-    """1 for a model and itself, measured on the same images: nothing differs."""
-    return float(two_sided_p(delta / spread, dof)) if spread > 0 else 1.0
