@@ -154,7 +154,7 @@ def answers_from_store(
     names = complete_models(store, test_set.setting, models)
     if not names or not len(test_set):
         raise InputError(f"the store has no complete predictions on {test_set.setting!r}")
-    labelled = _labelled(test_set)
+    labelled = test_set.judge(np.zeros(len(test_set), dtype=np.int64)).counted
     bare = unlabelled and not labelled.all()
     if not bare and not labelled.any():
         raise InputError(f"setting {test_set.setting!r} has no labels, so nobody is known right")
@@ -170,7 +170,7 @@ def answers_from_store(
         setting=test_set.setting,
         models=tuple(names),
         classes=classes[:, keep],
-        right=None if bare else _judge(test_set, classes)[:, keep],
+        right=None if bare else np.stack([test_set.judge(one).right for one in classes])[:, keep],
         labels=None if bare else test_set.labels[keep],
         scores=found,
         left_out=int((~keep).sum()),
@@ -224,23 +224,6 @@ def complete_models(
     return names
 
 
-def _labelled(test_set: StoredTestSet) -> NDArray[np.bool_]:
-    if test_set.label_sets is None:
-        return np.asarray(test_set.labels >= 0)
-    return np.array([bool(one) for one in test_set.label_sets], dtype=bool)
-
-
-def _judge(test_set: StoredTestSet, classes: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-    """(M, N): whether the class is the label, or one of the labels."""
-    if test_set.label_sets is None:
-        return np.asarray(classes == test_set.labels)
-    sizes = np.array([len(one) for one in test_set.label_sets])
-    rows = np.repeat(np.arange(len(sizes)), sizes)
-    allowed = np.array([label for one in test_set.label_sets for label in one], dtype=np.int64)
-    span = 1 + max(int(classes.max()), int(allowed.max(initial=0)))
-    return np.isin(np.arange(len(sizes)) * span + classes, rows * span + allowed)
-
-
 def _read(
     store: PredictionStore, names: list[str], test_set: StoredTestSet, scores: bool
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.bool_], dict[str, NDArray[np.float32]]]:
@@ -283,29 +266,25 @@ def _scores(frame: pl.DataFrame) -> dict[str, NDArray[np.float32]]:
 
 
 def _from_arrays(path: Path, setting: str | None, unlabelled: bool) -> JointAnswers:
-    from shiftbed.importing.predictions import ONE, parse_predictions, parse_unlabelled
+    from shiftbed.importing.predictions import (
+        ONE,
+        Predictions,
+        parse_predictions,
+        parse_unlabelled,
+    )
     from shiftbed.reading.tables import read_bytes
 
     data = read_bytes(path)
-    bare = {one.setting: one for one in parse_unlabelled(str(path), data)} if unlabelled else {}
-    if bare:
-        key = _chosen(str(path), setting, list(bare), ONE)
-        return JointAnswers(
-            setting=path.stem if key == ONE else key,
-            models=bare[key].models,
-            classes=bare[key].top1,
-            right=None,
-            labels=None,
-        )
-    found = {one.setting: one for one in parse_predictions(str(path), data)}
+    bare = parse_unlabelled(str(path), data) if unlabelled else []
+    found = {one.setting: one for one in bare or parse_predictions(str(path), data)}
     key = _chosen(str(path), setting, list(found), ONE)
     one = found[key]
     return JointAnswers(
         setting=(setting or path.stem) if key == ONE else key,
         models=one.models,
         classes=one.top1,
-        right=one.right,
-        labels=one.labels,
+        right=one.right if isinstance(one, Predictions) else None,
+        labels=one.labels if isinstance(one, Predictions) else None,
     )
 
 
