@@ -146,6 +146,7 @@ class TestFactors:
             (["--columns", "rows"], "unknown kind of columns"),
             (["--metric", "ood:eror"], "did you mean 'ood:error'"),
             (["--metric", "ood:error"], "at least 3 metrics that vary, got 1"),
+            (["--factors", "3", "--choose-by", "parallel"], "--factors does already"),
             (["--factors", "40"], "between 1 and 16"),
             (["--factors", "12"], "16 metrics determine at most 10 factors, 12 asked for"),
             (["--only", "vit"], "say COLUMN=PATTERN"),

@@ -144,8 +144,9 @@ def factors(
         int | None, typer.Option("--factors", help="How many factors (default: --choose-by).")
     ] = None,
     choose_by: Annotated[
-        str, typer.Option(help="How many: eigenvalue (at least 1) or parallel (above chance).")
-    ] = "eigenvalue",
+        str | None,
+        typer.Option(help="How many: eigenvalue (at least 1, default) or parallel (above chance)."),
+    ] = None,
     extraction: Annotated[
         str, typer.Option(help="minimum-residual, principal-axis or components.")
     ] = "minimum-residual",

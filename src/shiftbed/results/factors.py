@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shiftbed.analysis.factors import Factors, factor_analysis
 from shiftbed.analysis.pairs import COLUMNS, network_table, settings_table
 from shiftbed.display import Table, counted, number, records
-from shiftbed.errors import unknown
+from shiftbed.errors import InputError, unknown
 from shiftbed.results.charts import Charted
 from shiftbed.results.pairs import Source, name_of, open_pairs
 
@@ -27,7 +27,7 @@ def factors(
     metric: Sequence[str] | None = None,
     columns: str = "metrics",
     factors: int | None = None,
-    choose_by: str = "eigenvalue",
+    choose_by: str | None = None,
     extraction: str = "minimum-residual",
     rotation: str = "equamax",
     kaiser: bool = True,
@@ -47,6 +47,8 @@ def factors(
     How factors are chosen, extracted, rotated and resampled is as in ``factor_analysis``; ``kind``,
     ``task``, ``also`` and ``only`` as in ``open_pairs``.
     """
+    if factors is not None and choose_by is not None:
+        raise InputError("--choose-by says how many factors, and --factors does already")
     if columns not in COLUMNS:
         raise unknown("kind of columns", columns, COLUMNS)
     pairs = open_pairs(source, kind=kind, task=task, also=also, only=only)
@@ -54,7 +56,7 @@ def factors(
     found = factor_analysis(
         networks,
         factors=factors,
-        choose_by=choose_by,
+        choose_by=choose_by or "eigenvalue",
         extraction=extraction,
         rotation=rotation,
         kaiser=kaiser,
