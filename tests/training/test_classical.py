@@ -214,7 +214,7 @@ class TestTheStore:
         files = [f for f in folder.glob("**/*") if f.is_file() and f.name != "testbed.json"]
         before = {file: file.stat().st_mtime_ns for file in files}
         again = train(recipe)
-        assert (again.found_finished, again.examples, again.notes) == (13, 0, [])
+        assert (again.found_finished, again.examples, again.notes) == (13, 0, ())
         assert {file: file.stat().st_mtime_ns for file in files} == before
 
     def test_a_new_setting_is_evaluated_from_the_file(self, both):

@@ -209,6 +209,8 @@ def make_objective(table: Mapping[str, Any]) -> Objective:
 
 def make_hook(key: str, table: Mapping[str, Any]) -> Hook:
     """A hook from a recipe's key and its table."""
+    if key not in HOOKS:
+        raise unknown("hook", key, HOOKS)
     made = construct(HOOKS[key][0], key, table)
     assert isinstance(made, Hook)
     return made

@@ -97,13 +97,12 @@ class PlannedJobs(Result):
         notes = [f"{more:,} more: --json lists all."] if more > 0 else []
         if extra:
             notes.append(f"With the extra grids ({', '.join(extra)}): {counts['all_grids']:,}.")
-        columns = {name.replace("_", " "): name for name in self.frame.columns}
-        columns["size"] = columns.pop("data size")
-        order = ["run", "training data", "size", "tune", "start", "augmentation", "grid"]
+        columns = {"run": "run", "training data": "training_data", "size": "data_size"}
+        columns |= {name: name for name in ("tune", "start", "augmentation", "grid")}
         yield Table.of(
             f"{self.recipe.name}: {what} ({sizes})",
             self.frame.head(_SHOWN),
-            {name: columns[name] for name in order},
+            columns,
             left=7,
             notes=notes,
         )
@@ -166,9 +165,9 @@ def train(
     fails is recorded, and the rest goes on; a table that cannot be used is refused before any job
     starts. ``report`` hears of every checkpoint, ``announce`` of what there is to do.
     """
-    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     from shiftbed.training.training import is_finished
 
+    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     if runner not in RUNNERS:
         raise unknown("runner", runner, RUNNERS)
     read = read if store is None else replace(read, store=str(store))

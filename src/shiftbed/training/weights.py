@@ -7,7 +7,7 @@
 What is no floating-point number cannot be mixed so. Counts (``num_batches_tracked``, which no
 network uses unless its normalisation has no momentum) are mixed alike and rounded; other integers
 and booleans (indices, masks of attention) must be the same everywhere. Pruned networks are mixed
-by the weights they compute with (``training.prune.folded``), so a mix of two masks is denser than
+by the weights they compute with (``masks.folded``), so a mix of two masks is denser than
 either.
 """
 
