@@ -10,7 +10,7 @@ over W (K, D) and the bias b (K,), which is not penalised: λ = 1/C of scikit-le
 nothing, is zero. Features are computed once and kept (``features.py``).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from shiftbed.engine.plan import ModelSpec
 from shiftbed.engine.testbed_file import plan_setting
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model, TorchModel, model
+from shiftbed.results.scores import score_table
 from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import checked_start
 from shiftbed.training.features import backbone_digest, cached_features
@@ -287,7 +288,6 @@ class LinearProbed(Result):
 
     def tables(self) -> Iterable[Table]:
         edge = "; it is the first or last one tried" if self.sweep.at_the_edge else ""
-        interval = f"{100 * self.level:g} % interval"
         yield Table.of(
             f"{self.name}: penalty λ chosen on {self.n_validation:,} images, fitted on "
             f"{self.n_train:,}",
@@ -295,26 +295,15 @@ class LinearProbed(Result):
             {
                 "λ": lambda row: f"{row['penalty']:.3g}",
                 "validation": ("validation", percent),
-                interval: _bounds,
+                f"{100 * self.level:g} % interval": lambda row: (
+                    f"{percent(row['low'])} … {percent(row['high'])}"
+                ),
                 "iterations": "iterations",
                 "": lambda row: "" if row["converged"] else "stopped before it converged",
             },
             notes=[f"Chosen: λ = {self.penalty:.3g}{edge}."],
         )
-        yield Table.of(
-            "",
-            self.frame,
-            {
-                "setting": "setting",
-                "accuracy": ("value", percent),
-                interval: _bounds,
-                "n": lambda row: f"{row['n']:,}",
-            },
-        )
-
-
-def _bounds(row: Mapping[str, Any]) -> str:
-    return f"{percent(row['low'])} … {percent(row['high'])}"
+        yield score_table("", self.frame, self.level)
 
 
 def linear_probe(

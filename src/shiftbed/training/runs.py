@@ -29,6 +29,7 @@ from torch import Tensor
 
 from shiftbed.atomic import write_atomically
 from shiftbed.engine.plan import Done, SettingPlan
+from shiftbed.engine.toml_files import model_beside
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.checkpoints import refusal
@@ -154,7 +155,7 @@ def start_network(task: TrainTask, classes: int) -> Network:
             raise InputError(f"the run {start.removeprefix('run:')} it starts from is not finished")
         weights, old_classes = before.weights(done["stops"][-1]), int(done["outputs"])
     return make_network(
-        spec_near(str(arguments["model"]), task.base),
+        model_beside(str(arguments["model"]), task.base),
         classes,
         start,
         seed=int(arguments["seed"]),
@@ -163,20 +164,6 @@ def start_network(task: TrainTask, classes: int) -> Network:
         old_classes=old_classes,
         device=str(task.options["device"]),
     )
-
-
-def spec_near(spec: str, base: str) -> str:
-    """A model's line with the file it names (``python:FILE.py:…``, ``torch:FILE``) near the recipe.
-
-    >>> spec_near("timm:resnet18", "recipes")
-    'timm:resnet18'
-    """
-    prefix, _, rest = spec.partition(":")
-    file = rest.partition(":" if prefix == "python" else "?")[0]
-    beside = Path(base) / file
-    if prefix not in ("python", "torch") or not file or not beside.is_file():
-        return spec
-    return f"{prefix}:{beside}{rest[len(file) :]}"
 
 
 def info_of(
@@ -274,7 +261,7 @@ def finished_model(task: TrainTask, step: int, done: dict[str, Any]) -> Model:
 
         return reopened(task, int(done["outputs"]))
     network = make_network(
-        spec_near(str(task.job.arguments["model"]), task.base),
+        model_beside(str(task.job.arguments["model"]), task.base),
         int(done["outputs"]),
         "run:",
         weights=task.folder.weights(step),

@@ -27,6 +27,7 @@ from shiftbed.evaluation.models.checkpoints import existing, fit
 from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.evaluation.models.spec import Spec, sidecar_of
 from shiftbed.records import Shift
+from shiftbed.results.scores import score_table
 from shiftbed.store import PredictionStore
 from shiftbed.training.masks import folded
 from shiftbed.training.weights import (
@@ -214,23 +215,8 @@ class Interpolated(Result):
         }
 
     def tables(self) -> Iterable[Table]:
-        yield Table.of(
-            f"{self.run}: accuracy along α",
-            self.frame,
-            {
-                "α": lambda row: f"{row['alpha']:g}",
-                "setting": "setting",
-                "accuracy": ("value", percent),
-                f"{100 * self.level:g} % interval": _bounds,
-                "n": lambda row: f"{row['n']:,}",
-            },
-            left=2,
-            notes=[f"failed: {f['model']} on {f['setting']}: {f['error']}" for f in self.failed],
-        )
-
-
-def _bounds(row: Mapping[str, Any]) -> str:
-    return f"{percent(row['low'])} … {percent(row['high'])}"
+        notes = [f"failed: {f['model']} on {f['setting']}: {f['error']}" for f in self.failed]
+        yield score_table(f"{self.run}: accuracy along α", self.frame, self.level, notes)
 
 
 def interpolate(
@@ -365,7 +351,8 @@ class Soup(Result):
             reached = self.accuracy
             notes.append(
                 f"Accuracy on {self.held_out}: {percent(reached['value'])} % "
-                f"({_bounds(reached)}, {100 * self.level:g} %, n = {reached['n']:,})"
+                f"({percent(reached['low'])} … {percent(reached['high'])}, {100 * self.level:g} %, "
+                f"n = {reached['n']:,})"
             )
         if self.how == "uniform":
             yield Table.of("", self.frame, {"member": "model"}, notes=notes)
