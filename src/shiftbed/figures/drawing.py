@@ -154,14 +154,8 @@ def _draw(axes: "Axes", chart: Chart, *, alone: bool) -> None:
             write_names(axes, chart)
     elif isinstance(chart, Plane):
         draw_plane(axes, chart)
-    elif isinstance(chart, Heatmap):
-        _heatmap(axes, chart)
-    elif isinstance(chart, Curves):
-        _curves(axes, chart)
-    elif isinstance(chart, Dots):
-        _dots(axes, chart)
-    elif isinstance(chart, Bars):
-        _bars(axes, chart)
+    else:
+        _PLAIN[type(chart)](axes, chart)
 
 
 def _panels(axes: "Axes", chart: Panels) -> None:
@@ -369,3 +363,6 @@ def _plain(text: str) -> str:
     """Text that neither mathematics nor the legend's underscore rule changes."""
     escaped = text.replace("$", r"\$")
     return f"\u200b{escaped}" if escaped.startswith("_") else escaped
+
+
+_PLAIN: dict[type[Chart], Any] = {Heatmap: _heatmap, Curves: _curves, Dots: _dots, Bars: _bars}

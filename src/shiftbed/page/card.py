@@ -5,7 +5,7 @@ Markdown for a model repository, and the same as a piece of HTML. Text from data
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -70,15 +70,11 @@ class Card(Result):
     def to_html(self) -> str:
         """A section element, without style or script."""
 
-        def row(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{escape(c)}</{tag}>" for c in cells) + "</tr>"
-
         def listed(items: Sequence[str]) -> str:
             return "<ul>" + "".join(f"<li>{escape(one)}</li>" for one in items) + "</ul>"
 
         tables = "".join(
-            f"<h3>{escape(t.title)}</h3>\n<table><thead>{row(t.columns, 'th')}</thead>\n"
-            f"<tbody>{''.join(row(r, 'td') for r in t.rows)}</tbody></table>\n"
+            f"<h3>{escape(t.title)}</h3>\n{replace(t, title='').html()}\n"
             for t in (self.accuracies, self.robustness)
         )
         caveats = f"<h3>Caveats</h3>{listed(self.caveats)}\n" if self.caveats else ""

@@ -4,7 +4,7 @@ fridovich2022, Figures 2 and 3: ID against OOD accuracy, a line per architecture
 worse it fits; 10 to 13: the same over the most predictive metric.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,22 +86,34 @@ def group_heatmap(scores: pl.DataFrame, by: str, *, title: str) -> Heatmap:
 
 def transfer_bars(transfer: pl.DataFrame, *, title: str) -> Bars:
     """Each metric's correlation with itself on OOD data, by where it is measured (Fig. 4)."""
-    metrics = transfer["metric"].unique(maintain_order=True).to_list()
-    places = transfer["from"].unique(maintain_order=True).to_list()
+    places = transfer["from"].unique(maintain_order=True)
+    return _bars(
+        transfer,
+        "r",
+        categories=transfer["metric"].unique(maintain_order=True),
+        series=[f"{place} → OOD" for place in places],
+        title=title,
+        y_title="averaged correlation",
+        reading="How well a metric measured there predicts the same metric on OOD data.",
+    )
+
+
+def _bars(
+    frame: pl.DataFrame,
+    value: str,
+    *,
+    categories: Iterable[str],
+    series: Iterable[str],
+    **words: str,
+) -> Bars:
+    """Bars with intervals of a table that has a row per category and, within it, series."""
+    names, kinds = tuple(categories), tuple(series)
 
     def grid(column: str) -> Floats:
-        return _numbers(transfer, column).reshape(len(metrics), len(places)).T
+        return _numbers(frame, column).reshape(len(names), len(kinds)).T
 
-    return Bars(
-        title=title,
-        categories=tuple(metrics),
-        series=tuple(f"{place} → OOD" for place in places),
-        values=grid("r"),
-        low=grid("low"),
-        high=grid("high"),
-        y_title="averaged correlation",
-        reading="How well a metric measured there tells the same metric on OOD data.",
-    )
+    ends = {"low": grid("low"), "high": grid("high")}
+    return Bars(categories=names, series=kinds, values=grid(value), **ends, **words)  # type: ignore[arg-type]
 
 
 def effect_bars(effects: pl.DataFrame, *, title: str, alternative: str, fdr: float = 0.05) -> Bars:
@@ -111,13 +123,12 @@ def effect_bars(effects: pl.DataFrame, *, title: str, alternative: str, fdr: flo
         f"{name} *" if np.isfinite(one) and one <= fdr else str(name)
         for name, one in zip(effects["metric"], q, strict=True)
     ]
-    return Bars(
+    return _bars(
+        effects,
+        "median",
+        categories=names,
+        series=["median difference"],
         title=title,
-        categories=tuple(names),
-        series=("median difference",),
-        values=_numbers(effects, "median")[None],
-        low=_numbers(effects, "low")[None],
-        high=_numbers(effects, "high")[None],
         y_title="difference",
         reading=f"Below 0 is better. *: {alternative}, false discovery rate {fdr:g}.",
     )
@@ -125,19 +136,13 @@ def effect_bars(effects: pl.DataFrame, *, title: str, alternative: str, fdr: flo
 
 def head_bars(table: pl.DataFrame, *, title: str) -> Bars:
     """Normalised gaps between full and head-only fine-tuning, by task (Fig. S7)."""
-    tasks = table["task"].unique(maintain_order=True).to_list()
-    places = table["where"].unique(maintain_order=True).to_list()
-
-    def grid(column: str) -> Floats:
-        return _numbers(table, column).reshape(len(tasks), len(places)).T
-
-    return Bars(
+    places = table["where"].unique(maintain_order=True)
+    return _bars(
+        table,
+        "gap",
+        categories=table["task"].unique(maintain_order=True),
+        series=[f"{place.upper()} data" for place in places],
         title=title,
-        categories=tuple(tasks),
-        series=tuple(f"{place.upper()} data" for place in places),
-        values=grid("gap"),
-        low=grid("low"),
-        high=grid("high"),
         y_title="normalised gap",
         reading="Above 0: the first is the more accurate.",
     )
@@ -172,28 +177,15 @@ def architecture_dots(table: pl.DataFrame, *, title: str) -> Dots:
 def difficulty_panels(hard: pl.DataFrame, points: pl.DataFrame, *, title: str) -> Panels:
     """Normalised gaps by task, and predictiveness over them (Figs. S10 and S11)."""
     order = hard.sort("gap", nulls_last=True)
-    bars = Bars(
-        title="Normalised gap",
-        categories=tuple(order["task"]),
-        series=("(ID − OOD)/ID accuracy",),
-        values=_numbers(order, "gap")[None],
-        low=_numbers(order, "low")[None],
-        high=_numbers(order, "high")[None],
-        y_title="gap",
-    )
+    series = ["(ID − OOD)/ID accuracy"]
+    words = {"title": "Normalised gap", "y_title": "gap"}
+    bars = _bars(order, "gap", categories=order["task"], series=series, **words)
     curves = []
     for (metric,), part in points.group_by("metric", maintain_order=True):
         there = part.drop_nulls(["gap", "r"]).sort("gap")
+        x, y, low, high = (_numbers(there, column) for column in ("gap", "r", "low", "high"))
         if len(there):
-            curves.append(
-                Curve(
-                    name=str(metric),
-                    x=_numbers(there, "gap"),
-                    y=_numbers(there, "r"),
-                    low=_numbers(there, "low"),
-                    high=_numbers(there, "high"),
-                )
-            )
+            curves.append(Curve(name=str(metric), x=x, y=y, low=low, high=high))
     found: tuple[Bars | Curves, ...] = (bars,)
     if curves:
         found += (
