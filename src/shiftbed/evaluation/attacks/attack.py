@@ -39,7 +39,7 @@ class Attacked:
     """What an attack made of N images."""
 
     pixels: NDArray[np.float32]
-    """(N, C, H, W), inside the ball and, unless told otherwise, in [0, 1]."""
+    """(N, C, H, W), inside the ball and, if clamped, in [0, 1]."""
     logits: NDArray[np.float32]
     """(N, classes) of ``pixels``."""
     clean_logits: NDArray[np.float32]
@@ -166,26 +166,50 @@ class Attack(ABC):
         """One run from perturbations ``start``, against classes ``y``."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _FixedStep(Attack):
+    """Steps of one size: x ← P(x + step · direction of ∇ log-loss).
+
+    The direction is the sign (ℓ∞) or the unit vector (ℓ2), and P projects onto the ball and [0, 1].
+    """
+
+    step: float | None = None
+    """None: what the attack has by default."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.step is not None and not 0 < self.step < np.inf:
+            raise InputError(f"step of an attack must be above 0 and finite, got {self.step}")
+
+    @property
+    @abstractmethod
+    def step_size(self) -> float: ...
+
+    def ascend(
+        self, victim: "Victim", ball: "Ball", y: "torch.Tensor", start: "torch.Tensor"
+    ) -> "Ascent":
+        from shiftbed.evaluation.attacks.ascent import ascend
+
+        steps = self.steps if isinstance(self, PGD) else 1
+        return ascend(
+            victim, ball, y, start,
+            step=self.step_size, steps=steps, early_stop=self.early_stop, keep=self.keep,
+        )  # fmt: skip
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
-class PGD(Attack):
+class PGD(_FixedStep):
     """Projected gradient ascent on the cross-entropy with steps of one size (madry2018).
 
-    x ← P(x + step · direction of ∇ log-loss), where the direction is the sign (ℓ∞) or the unit
-    vector (ℓ2) and P projects onto the ball and [0, 1].
+    ``step`` is 3 ε/steps (ℓ∞) or 10 ε/steps (ℓ2) by default, taori2020's sizes at 100 steps.
 
     >>> f'{PGD(norm="linf", eps=0.5 / 255).step_size:.2e}'
     '5.88e-05'
     """
 
-    step: float | None = None
-    """None: 3 ε/steps (ℓ∞) or 10 ε/steps (ℓ2), which are taori2020's sizes at 100 steps."""
     steps: int = 100
     kind: ClassVar[str] = "pgd"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_step(self.step)
 
     @property
     def step_size(self) -> float:
@@ -193,45 +217,19 @@ class PGD(Attack):
             return self.step
         return (3 if self.norm == "linf" else 10) * self.eps / self.steps
 
-    def ascend(
-        self, victim: "Victim", ball: "Ball", y: "torch.Tensor", start: "torch.Tensor"
-    ) -> "Ascent":
-        from shiftbed.evaluation.attacks.ascent import ascend
-
-        return ascend(
-            victim, ball, y, start,
-            step=self.step_size, steps=self.steps, early_stop=self.early_stop, keep=self.keep,
-        )  # fmt: skip
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class FGSM(Attack):
-    """One step of size ε along the sign (ℓ∞) or the direction (ℓ2) of the gradient
+class FGSM(_FixedStep):
+    """One step, of size ε by default, along the sign (ℓ∞) or the direction (ℓ2) of the gradient
     (goodfellow2015)."""
 
     random_start: bool = False
-    step: float | None = None
-    """None: ε."""
     kind: ClassVar[str] = "fgsm"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_step(self.step)
 
     @property
     def step_size(self) -> float:
         return self.eps if self.step is None else self.step
-
-    def ascend(
-        self, victim: "Victim", ball: "Ball", y: "torch.Tensor", start: "torch.Tensor"
-    ) -> "Ascent":
-        from shiftbed.evaluation.attacks.ascent import ascend
-
-        return ascend(
-            victim, ball, y, start,
-            step=self.step_size, steps=1, early_stop=self.early_stop, keep=self.keep,
-        )  # fmt: skip
 
 
 @final
@@ -274,11 +272,6 @@ class APGD(Attack):
             victim, ball, y, start,
             loss=self.loss, steps=self.steps, rho=self.rho, early_stop=self.early_stop,
         )  # fmt: skip
-
-
-def check_step(step: float | None) -> None:
-    if step is not None and not 0 < step < np.inf:
-        raise InputError(f"step of an attack must be above 0 and finite, got {step}")
 
 
 def text(value: object) -> str:

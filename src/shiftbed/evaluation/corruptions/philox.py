@@ -165,14 +165,3 @@ def fill_normals(key: int, stream: int, out: NDArray[np.float32]) -> None:
         some = out[start : start + TILE]
         for i in range(some.size):
             some[i] = normal(tile[i])
-
-
-def words(key: int, stream: int, count: int) -> Words:
-    """The first ``count`` words of a stream, as an array.
-
-    >>> [hex(w) for w in words(0, 0, 1025)[[0, 256, 512, 768]]]
-    ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
-    """
-    out = np.empty(count, np.uint32)
-    fill_words(np.uint64(key), stream, out)  # type: ignore[arg-type]
-    return out
