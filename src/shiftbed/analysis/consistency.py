@@ -102,7 +102,7 @@ def frame_sets(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Consistency:
+class PmK:
     """pm-k for several k, over the same anchors, so that it can only fall with k."""
 
     k: tuple[int, ...]
@@ -119,7 +119,7 @@ class Consistency:
 
 def pm_k(
     sets: FrameSets, predicted: ArrayLike, k: Sequence[int] = (0, 10), *, level: float = 0.95
-) -> Consistency:
+) -> PmK:
     """pm-k accuracies of predictions (frames,), −1 or less where there is none.
 
     Anchors with a frame missing within ±max(k) are left out of every k, and counted; the interval
@@ -147,7 +147,7 @@ def pm_k(
         np.minimum.at(first, sets.anchor_of[wrong], sets.distance[wrong])
         value = np.array([(first[counts] > one).mean() for one in k])
     low, high = clopper_pearson(value, n, level)
-    return Consistency(
+    return PmK(
         k=tuple(int(one) for one in k),
         value=value,
         low=low,

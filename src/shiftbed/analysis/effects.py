@@ -149,7 +149,7 @@ def _cells(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class ChosenNetwork:
     """One architecture's network on one ID set, chosen on ID data, and its errors."""
 
     architecture: str
@@ -163,14 +163,14 @@ class Chosen:
 
 def choose_networks(
     pairs: Sequence[PairTable], column: str = "architecture", select: str = "id:error"
-) -> tuple[list[Chosen], dict[str, int]]:
+) -> tuple[list[ChosenNetwork], dict[str, int]]:
     """For each ID set and architecture the network with the lowest ``select``, on every OOD set.
 
     wenzel2022, Table S2: hyper-parameters are chosen on ID validation data, per ID set. Ties go to
     the first network. Also how many pairs each architecture lacks for want of a value.
     """
     _check_values(pairs, column, ())
-    found: list[Chosen] = []
+    found: list[ChosenNetwork] = []
     left_out: dict[str, int] = {}
     for (task, source), here in id_sets(pairs).items():
         scores = mean_over_targets(here, select)
@@ -188,7 +188,7 @@ def choose_networks(
                     left_out[kind] = left_out.get(kind, 0) + 1
                     continue
                 found.append(
-                    Chosen(
+                    ChosenNetwork(
                         architecture=kind,
                         task=task,
                         source=source,

@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.analysis.consistency import Consistency, FrameSets, frame_sets, pm_k
+from shiftbed.analysis.consistency import FrameSets, PmK, frame_sets, pm_k
 from shiftbed.display import Result, Row, Table, percent, records
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy, read_class_map
@@ -257,7 +257,7 @@ class FrameConsistency(Result):
         )
 
 
-def _rows(result: Consistency) -> Iterable[dict[str, Any]]:
+def _rows(result: PmK) -> Iterable[dict[str, Any]]:
     note = ""
     if not result.n:
         note = "not computable: every anchor lacks a frame"

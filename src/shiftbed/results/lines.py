@@ -13,7 +13,6 @@ from shiftbed.analysis.baseline import Baseline, Line, OnBoundary
 from shiftbed.analysis.id_sets import IdSets, examine, partial_residuals
 from shiftbed.analysis.intervals import check_level
 from shiftbed.display import (
-    Result,
     Row,
     Table,
     number,
@@ -21,14 +20,13 @@ from shiftbed.display import (
 )
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
+from shiftbed.results.charts import Charted
 from shiftbed.scales import Scale
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
 from shiftbed.testbed.select import Choice
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from shiftbed.figures import Plane, Scatter
 
 Source = str | Path | Testbed | PredictionStore
@@ -73,7 +71,7 @@ def interval_notes(frame: pl.DataFrame) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Drawn(Result):
+class Drawn(Charted):
     """A result about models and the lines of shifts, which it can draw."""
 
     testbed: Testbed
@@ -100,12 +98,6 @@ class Drawn(Result):
         if self.by is not None:
             raise InputError("planes by group have no chart; fit one group, chosen by fit_on")
         return plane(self.testbed, wanted, **given)
-
-    def plot(self, ax: "Axes | None" = None, *, shift: str | None = None) -> "Axes":
-        """Draw that chart onto matplotlib axes, or onto a new figure's; returns the axes."""
-        from shiftbed.figures import draw
-
-        return draw(self.chart(shift), ax)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
