@@ -70,7 +70,7 @@ def build(name: str, request: Request) -> Built:
     if request.weights is not None and inspect.isroutine(made):
         called = True
     if not called:
-        if request.text("seed") is not None:
+        if request.text("seed") is not None and not is_module(made):
             raise InputError(f"python:{name}: takes no seed: nothing is drawn when it is named")
         return Built(made, None, False, facts)
     found = _called(made, name, request.seed)
