@@ -16,7 +16,7 @@ import polars as pl
 from shiftbed import __version__
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
-from shiftbed.display import Cell, Result, Table, interval, p_value, percent, points
+from shiftbed.display import Cell, Result, Table, counted, interval, p_value, percent, points
 from shiftbed.errors import InputError
 from shiftbed.page.findings import findings
 from shiftbed.results.plot import open_source
@@ -138,8 +138,9 @@ def _opening(testbed: Testbed, name: str, mine: pl.DataFrame, fdr: float) -> str
     baseline = f"baseline models of {testbed.name}"
     if not len(out):
         return (
-            f"On {len(mine)} distribution shifts, {name} is as accurate as its ordinary accuracy "
-            f"predicts: it is not out of line among the {baseline} (false discovery rate {fdr:g})."
+            f"On {counted(len(mine), 'distribution shift')}, {name} is as accurate as its ordinary "
+            f"accuracy predicts: it is not out of line among the {baseline} (false discovery rate "
+            f"{fdr:g})."
         )
     parts = [f"{r['shift']} ({100 * r['effective']:+.1f} points)" for r in out.head(5).to_dicts()]
     more = f" and {len(out) - 5} more" if len(out) > 5 else ""
