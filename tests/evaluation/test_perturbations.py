@@ -67,8 +67,10 @@ def test_frost_pictures_are_known_by_their_contents(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         Image.effect_noise((64, 64), 60).save(tmp_path / name / "frost.png")
-    found = {parse_perturbation("frost:3").details["frost"]}
-    found |= {parse_perturbation("frost:3", frost=str(tmp_path / n)).details["frost"] for n in "ab"}
+    found = {parse_perturbation("frost:3").describe()["frost"]}
+    found |= {
+        parse_perturbation("frost:3", frost=str(tmp_path / n)).describe()["frost"] for n in "ab"
+    }
     assert len(found) == 3
 
 
