@@ -101,9 +101,9 @@ class TestAgainstTorch:
     def test_mse_is_torchs_on_one_hot(self):
         logits = torch.randn(5, 4)
         labels = torch.tensor([0, 1, 2, 3, 0])
-        from shiftbed.training.objective import Batch
+        from shiftbed.training.objective import TrainingBatch
 
-        batch = Batch(pixels=logits, labels=labels, rows=np.arange(5))
+        batch = TrainingBatch(pixels=logits, labels=labels, rows=np.arange(5))
         expected = ((logits - torch.eye(4)[labels]) ** 2).mean()
         assert MeanSquares().loss(nn.Identity(), batch) == pytest.approx(float(expected))
 
@@ -196,7 +196,7 @@ class TestGoingOn:
         folder.write_state({"step": 1})
         path = tmp_path / "a" / "last.pt"
         path.write_bytes(path.read_bytes()[:200])
-        with pytest.raises(InputError, match="remove it to start anew"):
+        with pytest.raises(InputError, match="remove it to start again"):
             folder.state()
 
     def test_a_state_may_hold_nothing_that_runs(self, tmp_path):

@@ -17,10 +17,10 @@ from shiftbed.training.forgetting import Replay, TwoHeads, Watch, become
 from shiftbed.training.loop import train
 from shiftbed.training.networks import caught
 from shiftbed.training.objective import (
-    Batch,
-    Consistency,
+    AugMixLoss,
     CrossEntropy,
     MeanSquares,
+    TrainingBatch,
     jensen_shannon,
     make_objective,
 )
@@ -29,8 +29,8 @@ from tests.training.digit_runs import accuracy, digits, make_run, network, train
 GROUPS = [[0, 5], [1, 6], [2, 7], [3, 8], [4, 9]]
 
 
-def batch_of(x: torch.Tensor, y: torch.Tensor, *views: torch.Tensor) -> Batch:
-    return Batch(pixels=x, labels=y, rows=np.arange(len(y)), views=views)
+def batch_of(x: torch.Tensor, y: torch.Tensor, *views: torch.Tensor) -> TrainingBatch:
+    return TrainingBatch(pixels=x, labels=y, rows=np.arange(len(y)), views=views)
 
 
 def some(n: int = 6, classes: int = 10, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -100,7 +100,7 @@ def test_the_consistency_loss_is_timms():
 
     z, y = some(seed=1)
     views = [some(seed=seed)[0] for seed in (2, 3)]
-    found = Consistency(weight=12).loss(nn.Identity(), batch_of(z, y, *views))
+    found = AugMixLoss(weight=12).loss(nn.Identity(), batch_of(z, y, *views))
     wanted = JsdCrossEntropy(num_splits=3, alpha=12, smoothing=0)(torch.cat([z, *views]), y)
     assert float(found) == pytest.approx(float(wanted), rel=1e-5)
 
@@ -109,7 +109,7 @@ def test_consistency_brings_views_together():
     steps = [{"name": "gaussian-noise", "sigma": 0.3}]
     apart = {}
     for weight in (1e-6, 12.0):
-        run = make_run(Consistency(weight), steps=60, augmentation=steps)
+        run = make_run(AugMixLoss(weight), steps=60, augmentation=steps)
         trained(run)
         run.network.eval()
         with torch.inference_mode():
@@ -396,7 +396,7 @@ def test_head_only_training_on_features_works_for_both(pretrained):
     [
         lambda: Replay("old", 2),
         lambda: Mapped(GROUPS, pull=0.1, data="old"),
-        lambda: Consistency(),
+        lambda: AugMixLoss(),
         lambda: make_objective(
             {"name": "contrastive", "class_names": list("abcde"), "width": 8, "text_layers": 1}
         ),

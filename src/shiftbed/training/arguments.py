@@ -37,7 +37,7 @@ def _made(where: str, keys: str = "") -> tuple[str, tuple[str, ...]]:
 OBJECTIVES: Made = {
     "cross-entropy": _made("objective:CrossEntropy", "label_smoothing"),
     "mse": _made("objective:MeanSquares"),
-    "augmix": _made("objective:Consistency", "weight"),
+    "augmix": _made("objective:AugMixLoss", "weight"),
     "replay": _made("forgetting:Replay", "data ratio together"),
     "class-map": _made("class_map:Mapped", "map over pull pulled data ratio together"),
     "contrastive": _made(

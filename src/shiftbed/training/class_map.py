@@ -10,7 +10,7 @@ from torch.nn import functional
 from shiftbed.catalogue.maps import groups
 from shiftbed.errors import InputError, unknown
 from shiftbed.training.forgetting import OldTask, Replaying, become, old_heads_of
-from shiftbed.training.objective import Batch, Setup
+from shiftbed.training.objective import Setup, TrainingBatch
 
 OVER = ("merged", "all")
 PULLED = ("head", "all")
@@ -104,7 +104,7 @@ class Mapped(Replaying):
         """‖θ − θ₀‖² over the pulled weights."""
         return torch.stack([(now - then).square().sum() for now, then in self.held]).sum()
 
-    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, network: nn.Module, batch: TrainingBatch) -> Tensor:
         assert isinstance(network, MappedHead)
         logits = network.old(batch.pixels)
         best = merged(logits, network.index)

@@ -61,7 +61,7 @@ _decoded = Kept()
 
 
 def fit(task: TrainTask, report: Callable[[Done], None]) -> tuple[str, ...]:
-    """Fit a job's estimator, write it, evaluate it; what was begun and killed is fitted anew."""
+    """Fit a job's estimator, write it, evaluate it; what was begun and killed is fitted again."""
     clock = time.perf_counter()
     job, folder = task.job, task.folder
     folder.write("job", described(task))

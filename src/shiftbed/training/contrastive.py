@@ -26,7 +26,7 @@ from shiftbed.evaluation.models.modules import ZeroShot
 from shiftbed.evaluation.models.torch_model import seeded
 from shiftbed.training.augment import keys_of, uniforms
 from shiftbed.training.forgetting import become
-from shiftbed.training.objective import Batch, Objective, Setup
+from shiftbed.training.objective import Objective, Setup, TrainingBatch
 from shiftbed.training.select import of_examples, read_column
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Contrastive(Objective):
             )
         return [str(name).replace("_", " ") for name in names]
 
-    def tokens(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def tokens(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Distinct captions (U, L), and which one each example (B,) has now."""
         if self.own is not None:
             return self.own.of(batch.rows)
@@ -256,7 +256,7 @@ class Contrastive(Objective):
         which = batch.labels.cpu().numpy() * len(self.templates) + drawn
         return distinct_rows(self.prompts.flatten(0, 1), which)
 
-    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, network: nn.Module, batch: TrainingBatch) -> Tensor:
         assert isinstance(network, ImageText)
         tokens, which = self.tokens(batch)
         self.calls += 1

@@ -19,7 +19,7 @@ from shiftbed.training.augment import Keys, Step, normals, uniforms
 class GaussianNoise(Step):
     """x + σ·n with n standard normal per pixel and channel, clipped to [0, 1].
 
-    ``share`` of the images, drawn anew in every epoch, get it.
+    ``share`` of the images, drawn again in every epoch, get it.
     """
 
     name: ClassVar[str] = "gaussian-noise"

@@ -1,7 +1,7 @@
 """How hard examples are: hold-out consistency of an ensemble trained here, like the C-score.
 
 The C-score of an example (Jiang et al. 2021) is the probability that a model trained on a random
-part of the data without it gets it right. Here the data is split into k folds, anew in every
+part of the data without it gets it right. Here the data is split into k folds, again in every
 repeat; k models train on m folds each, so that every example is held out by exactly k − m models
 per repeat. consistency = share of those that are right; score = 1 − consistency, larger is harder.
 """

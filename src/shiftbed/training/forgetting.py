@@ -13,7 +13,7 @@ from torch.nn import functional
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError
 from shiftbed.training.networks import caught, mean_of_heads
-from shiftbed.training.objective import Batch, Hook, Objective, Setup
+from shiftbed.training.objective import Hook, Objective, Setup, TrainingBatch
 
 if TYPE_CHECKING:
     from shiftbed.training.loop import Run
@@ -85,9 +85,9 @@ class OldBatches:
     def __init__(self, stream: "Stream") -> None:
         self.stream = stream
         self.served = 0
-        self._open: Iterator[Batch] | None = None
+        self._open: Iterator[TrainingBatch] | None = None
 
-    def next(self) -> Batch:
+    def next(self) -> TrainingBatch:
         """The next batch."""
         per_epoch = self.stream.steps_per_epoch
         if self._open is None or self.served % per_epoch == 0:
@@ -177,7 +177,7 @@ class Replay(Replaying):
         kept = [deepcopy(head).to(place).requires_grad_(True) for head in old]
         return TwoHeads(setup.network, setup.heads, kept)
 
-    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, network: nn.Module, batch: TrainingBatch) -> Tensor:
         new = functional.cross_entropy(network(batch.pixels), batch.labels)
         return self.with_old(network, new)
 

@@ -1,7 +1,7 @@
 """Masks of ``torch.nn.utils.prune`` with an exact number of zeros, and what survives in a file.
 
 A pruned layer computes with ``weight = weight_mask ⊙ weight_orig``, which torch's own hook makes
-anew before every forward pass. Both are in the state dict. Pruned are the weights of all
+again before every forward pass. Both are in the state dict. Pruned are the weights of all
 convolutions and linear layers, the head included; biases and normalisation are not.
 
 Sparsity s of a scope of N weights means that exactly round(s·N) of them are masked. The scope is

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Batch:
+class TrainingBatch:
     """Some training examples, augmented."""
 
     pixels: Tensor
@@ -87,7 +87,7 @@ class Objective(ABC):
         return setup.network
 
     @abstractmethod
-    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, network: nn.Module, batch: TrainingBatch) -> Tensor:
         """A scalar."""
 
     def evaluated(self, network: nn.Module) -> nn.Module:
@@ -167,7 +167,7 @@ class CrossEntropy(Objective):
     def __init__(self, label_smoothing: float = 0.0) -> None:
         self.label_smoothing = label_smoothing
 
-    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, network: nn.Module, batch: TrainingBatch) -> Tensor:
         return functional.cross_entropy(
             network(batch.pixels), batch.labels, label_smoothing=self.label_smoothing
         )
@@ -179,14 +179,14 @@ class MeanSquares(Objective):
 
     >>> import torch
     >>> objective = MeanSquares()
-    >>> batch = Batch(pixels=torch.eye(2), labels=torch.tensor([0, 1]), rows=np.arange(2))
+    >>> batch = TrainingBatch(pixels=torch.eye(2), labels=torch.tensor([0, 1]), rows=np.arange(2))
     >>> float(objective.loss(nn.Identity(), batch))
     0.0
     """
 
     on_features = True
 
-    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, network: nn.Module, batch: TrainingBatch) -> Tensor:
         logits = network(batch.pixels)
         target = functional.one_hot(batch.labels, logits.shape[1]).to(logits.dtype)
         return functional.mse_loss(logits, target)
@@ -234,7 +234,7 @@ def jensen_shannon(logits: tuple[Tensor, ...]) -> Tensor:
 
 
 @final
-class Consistency(Objective):
+class AugMixLoss(Objective):
     """CE(clean) + ``weight``·JS(clean; view 1; view 2), the views drawn by the augmentation.
 
     Hendrycks et al. 2020, Section 3: λ = 12. Cross-entropy is on the clean example alone. All views
@@ -249,7 +249,7 @@ class Consistency(Objective):
             raise InputError(f"objective 'augmix': weight must be above 0, got {weight!r}")
         self.weight = weight
 
-    def loss(self, network: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, network: nn.Module, batch: TrainingBatch) -> Tensor:
         logits = network(torch.cat([batch.pixels, *batch.views]))
         parts = torch.chunk(logits, 1 + self.views)
         return functional.cross_entropy(parts[0], batch.labels) + self.weight * jensen_shannon(

@@ -86,7 +86,9 @@ class RunFolder:
             raise refusal(path, error) from None
         except (RuntimeError, EOFError, ValueError, KeyError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"{path}: cannot be read, remove it to start anew: {reason}") from None
+            raise InputError(
+                f"{path}: cannot be read, remove it to start again: {reason}"
+            ) from None
         return found
 
     def forget_state(self) -> None:

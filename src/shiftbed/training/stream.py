@@ -23,7 +23,7 @@ from shiftbed.training.augment import (
     keeping_generators,
     make_augmentation,
 )
-from shiftbed.training.objective import Batch
+from shiftbed.training.objective import TrainingBatch
 from shiftbed.training.prepare import TrainingData
 
 Rows = NDArray[np.int64]
@@ -83,7 +83,7 @@ class Stream:
         ends = [self.batch_size * k for k in range(1, self.steps_per_epoch)]
         return np.split(rows, ends)
 
-    def epoch(self, epoch: int, skip: int = 0) -> Iterator[Batch]:
+    def epoch(self, epoch: int, skip: int = 0) -> Iterator[TrainingBatch]:
         """The batches of an epoch, the first ``skip`` left out."""
         order = self.order(epoch)[skip:]
         if self._prepared is None:
@@ -92,20 +92,20 @@ class Stream:
         made = self._prepared.batches(order, epoch, self.workers)
         for rows, seen in zip(order, made, strict=True):
             first, *views = (x.to(self.device) for x in seen)
-            yield Batch(
+            yield TrainingBatch(
                 pixels=first,
                 labels=self.labels[torch.from_numpy(rows)].to(self.device),
                 rows=rows,
                 views=tuple(views),
             )
 
-    def _from_memory(self, rows: Rows) -> Batch:
+    def _from_memory(self, rows: Rows) -> TrainingBatch:
         assert self.held is not None
         at = torch.from_numpy(rows)
         x = self.held[at].to(self.device)
         if x.dtype == torch.uint8:
             x = fractions(x.permute(0, 3, 1, 2))  # channels last in memory, as it was
-        return Batch(pixels=x, labels=self.labels[at].to(self.device), rows=rows)
+        return TrainingBatch(pixels=x, labels=self.labels[at].to(self.device), rows=rows)
 
 
 def in_memory(data: TrainingData, preprocessing: Preprocessing, limit_gib: float) -> Tensor | None:

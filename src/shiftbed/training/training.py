@@ -162,7 +162,7 @@ class Training:
         return found
 
     def _on_features(self, data: TrainingData) -> Stream | None:
-        """Features of data as a stream, None if the head cannot be had alone."""
+        """Features of data as a stream, None if the head cannot be trained alone."""
         network = self.network
         held = cached_features(
             network,
