@@ -1,6 +1,6 @@
 """Which files of the package a command goes through: functions called, imports not counted.
 
-    python -m tests.walks        # prints the walks that docs/architecture.md shows
+python -m tests.walks        # prints the walks that docs/architecture.md shows
 """
 
 import subprocess
@@ -48,7 +48,9 @@ open("net.py", "w").write(
     "import torch\\n"
     "def net():\\n"
     "    torch.manual_seed(0)\\n"
-    "    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4))\\n"
+    "    made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 4))\\n"
+    "    made.preprocessing = {'size': (8, 8), 'mode': 'L', 'mean': (0.0,), 'std': (1.0,)}\\n"
+    "    return made\\n"
 )
 open("recipe.toml", "w").write('''
 [data.digits]
@@ -67,9 +69,7 @@ optimiser = {name = "AdamW", lr = 0.01}
 COMMANDS = {
     "place": ["place", "--id", "val=0.7613", "--ood", "imagenet-v2=0.6321"],
     "eval": [
-        *("eval", "python:net.py:net()", "digits.npz", "--preprocessing", "size=[8, 8]"),
-        *("--preprocessing", "mode=L", "--preprocessing", "mean=[0.0]"),
-        *("--preprocessing", "std=[1.0]", "--backend", "torch"),
+        *("eval", "python:net.py:net()", "digits.npz", "--backend", "torch"),
     ],
     "train": ["train", "recipe.toml"],
     "report": ["report", "imagenet-testbed-2020", "-o", "report.html"],
