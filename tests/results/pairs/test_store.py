@@ -35,7 +35,12 @@ def store(tmp_path):
             logits = rng.normal(0, 1, (120, 6)).astype(np.float32)
             logits[np.arange(120), labels] += 0.5 + 0.5 * m - 0.05 * s
             store.write_part(model, setting, 0, part_from_logits(logits, labels))
-            store.write_cell(model, setting, {"status": "complete", "info": {"kind": "standard"}})
+            record = {"status": "complete", "info": {"kind": "standard"}}
+            _, plus, done = setting.partition("+")  # as cells of stores without records have it
+            if plus and not done.endswith("@disk"):
+                kind = "adversarial" if "pgd" in done else "corruption"
+                record["perturbation"] = {"id": done, "kind": kind}
+            store.write_cell(model, setting, record)
     shifts = [
         {"name": "sketch", "kind": "natural-dataset", "source": ["photo"], "target": "sketch"},
         {"name": "art", "kind": "natural-dataset", "source": ["photo"], "target": "art"},
