@@ -31,13 +31,15 @@ PACKAGES = (
     "testbed",
     "training",
 )
-BASICS = ("records", "scales", "labels", "errors", "atomic")
+BASICS = ("display", "records", "scales", "labels", "errors", "atomic")
 ALSO = {
-    "figures": ("charts", "gallery"),
-    "page": ("card", "serve"),
+    "page": ("card", "plot", "report", "serve"),
     "papers": ("taori2020", "andreassen2021", "shi2023", "fridovich2022", "wenzel2022"),
     "store": ("relabel", "probes"),
-    "training": ("objective", "select", "augment", "prune", "weights", "difficulty", "linear"),
+    "training": (
+        *("train", "objective", "select", "augment", "prune", "weights", "weight_space"),
+        *("difficulty", "linear_probe"),
+    ),
 }
 """Modules beyond what a package's own ``__all__`` names."""
 

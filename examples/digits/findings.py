@@ -1,6 +1,6 @@
 """Which of the papers' findings hold here: each with its numbers, and a verdict by a stated rule.
 
-A finding holds, or does not, only if the whole interval says so; else it cannot be told.
+A finding holds, or does not, only if the whole interval says so; else it is inconclusive.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ from shiftbed.testbed import Testbed, open_testbed
 
 __all__ = ["HOLDS", "NOT", "UNKNOWN", "Finding", "findings", "opening"]
 
-HOLDS, NOT, UNKNOWN = "holds", "does not hold", "cannot be told"
+HOLDS, NOT, UNKNOWN = "holds", "does not hold", "inconclusive"
 Floats = NDArray[np.float64]
 LINE_R2 = 0.9
 MARGIN = 0.02
 """ρ within ± 2 points is none to speak of."""
 WEAK = 0.5
-"""A correlation below this tells little."""
+"""A correlation below this is small."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +258,7 @@ def _probes(study: Study, bed: Testbed) -> Iterator[Finding]:
     name, value = best(np.arange(len(y)))
     yield Finding(
         paper="fridovich2022",
-        claim="a spectral probe tells accuracy under corruption better than ID accuracy",
+        claim="a spectral probe predicts accuracy under corruption better than ID accuracy",
         verdict=_verdict(gain.low > 0, gain.high < 0),
         figure=f"R² gains {gain}",
         seen=f"R² for the mean over {len(settings)} corruptions: {r2(x, y):.2f} by ID accuracy, "
@@ -293,7 +293,7 @@ def _predictors(study: Study, bed: Testbed) -> Iterator[Finding]:
     rest_said = ", ".join(f"{name} {spearman(values, ood):.2f}" for name, values in other.items())
     yield Finding(
         paper="wenzel2022",
-        claim="accuracy tells the order of models under shift better than likelihood and "
+        claim="accuracy predicts the order of models under shift better than likelihood and "
         "calibration do",
         verdict=_verdict(found.low > 0, found.high < 0),
         figure=f"rank correlation leads by {found}",

@@ -119,7 +119,8 @@ class Result(ABC):
         from rich.console import Console
 
         text = io.StringIO()
-        self.print(Console(file=text, highlight=False, width=200))
+        plain: dict[str, Any] = {"color_system": None, "force_jupyter": False}
+        self.print(Console(file=text, highlight=False, width=200, **plain))
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def __repr__(self) -> str:

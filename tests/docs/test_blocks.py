@@ -1,5 +1,6 @@
 """Every code block of the documentation runs, and prints what the page shows."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 SLOW = (
     "howto/corruption.md",
     "howto/estimate.md",
+    "howto/monitor.md",
     "howto/own-model.md",
     "howto/ray.md",
     "howto/store.md",
     "howto/test-set.md",
     "howto/timm.md",
     "howto/train.md",
+    "notebook.md",
     "tutorial.md",
 )
 """Pages that load torch in several commands; they take ten seconds and more."""
@@ -42,6 +45,20 @@ def test_page(page, tmp_path):
 
 def test_the_slow_ones_are_there():
     assert set(SLOW) <= {_name(page) for page in PAGES}
+
+
+def test_the_notebook_is_the_script():
+    """Its code cells, in order, are ``examples/notebook.py``; its page shows the same code."""
+    made = json.loads((ROOT / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(one["source"]) for one in made["cells"] if one["cell_type"] == "code"]
+    script = (ROOT / "examples" / "notebook.py").read_text(encoding="utf-8")
+    page = [b.code for b in blocks(ROOT / "docs" / "notebook.md") if b.kind == "python"]
+    assert _lines("\n".join(cells)) == _lines("".join(page)) == _lines(script)
+    assert all(one["outputs"] for one in made["cells"] if "print(" in "".join(one["source"]))
+
+
+def _lines(code: str) -> list[str]:
+    return [line for line in code.splitlines() if line.strip()]
 
 
 def test_how_tos_have_code_that_runs():

@@ -42,7 +42,7 @@ def show(
 
 @data.command()
 def check(
-    directory: Annotated[Path, typer.Argument(help="Where test sets lie, at any depth to four.")],
+    directory: Annotated[Path, typer.Argument(help="Searched for test sets, four levels deep.")],
     json: AsJson = False,
 ) -> None:
     """Recognise test sets of the catalogue: what is complete, what is missing, how to lay it out.

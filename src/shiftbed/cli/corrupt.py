@@ -29,8 +29,8 @@ def corrupt(
         bool, typer.Option("--as-is", help="Neither resize nor crop, as in CIFAR-10-C.")
     ] = False,
     format: Annotated[str, typer.Option(help="jpeg, as the original, or png.")] = "jpeg",
-    quality: Annotated[int | None, typer.Option(help="Of the JPEGs (default 85).")] = None,
-    seed: Annotated[int, typer.Option(help="Of what is random.", min=0)] = 0,
+    quality: Annotated[int | None, typer.Option(help="Quality of the JPEGs (default 85).")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of what is random.", min=0)] = 0,
     frost: Annotated[
         Path | None, typer.Option(help="A folder of frost pictures (default: synthesized).")
     ] = None,
@@ -85,7 +85,7 @@ def mce(
         str, typer.Argument(help="A prediction store, a testbed file or a published testbed.")
     ] = "imagenet-testbed-2020",
     where: Annotated[
-        str | None, typer.Option(help="memory or disk; needed where both are there.")
+        str | None, typer.Option(help="memory or disk; needed where the testbed has both.")
     ] = None,
     clean: Annotated[
         str | None, typer.Option(help="The ID setting the corrupted ones were made of.")

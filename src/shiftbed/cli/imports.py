@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 store = typer.Typer(help="Check, clean and exchange prediction stores.", no_args_is_help=True)
 Where = Annotated[str, typer.Argument(help="A prediction store.")]
-Column = Annotated[str | None, typer.Option(help="Where the usual names do not decide.")]
+Column = Annotated[str | None, typer.Option(help="Its column, if the name is unusual.")]
 SubsetText = Annotated[
     str | None, typer.Option("--subset", help="Only these classes: 1,5,7 or a file of indices.")
 ]
@@ -142,9 +142,9 @@ def captions(
         str, typer.Option(help="Names and synonyms: a .csv, .json or .txt file, or imagenet-1k.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the test set.")],
-    min_matches: Annotated[int, typer.Option(help="Keep classes with as many.", min=1)] = 100,
+    min_matches: Annotated[int, typer.Option(help="Fewest matches of a class.", min=1)] = 100,
     per_class: Annotated[int, typer.Option(help="Test images per class.", min=1)] = 50,
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     text_column: Column = None,
     tags_column: Column = None,
     id_column: Column = None,

@@ -51,7 +51,7 @@ def probe(
     variant: Annotated[
         str, typer.Option(help="High-frequency fraction as in the paper, or as released.")
     ] = "paper",
-    seed: Annotated[int, typer.Option(help="Of pairs, images and projections.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of pairs, images and projections.", min=0)] = 0,
     strip: Annotated[
         Path | None, typer.Option(help="Draw an amplitude and a phase path: a .png file.")
     ] = None,
@@ -79,7 +79,7 @@ def probe(
     ] = 256,
     weights: Annotated[Path | None, typer.Option(help="A local file of weights.")] = None,
     preprocessing: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE: change the model's own.")
+        list[str] | None, typer.Option(help="KEY=VALUE: change the model's own preprocessing.")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, …")] = "cpu",
     backend: Annotated[

@@ -57,7 +57,7 @@ AttackOptions = Annotated[
     list[str] | None, typer.Option("--attack-option", help="KEY=VALUE, such as steps=20.")
 ]
 Share = Annotated[float | None, typer.Option(help="Only this share of every class, such as 0.1.")]
-Seed = Annotated[int, typer.Option(help="Of corruptions, attacks and the share.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of corruptions, attacks and the share.", min=0)]
 Frost = Annotated[
     Path | None, typer.Option(help="A folder of frost pictures (default: synthesized).")
 ]

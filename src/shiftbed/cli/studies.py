@@ -98,7 +98,7 @@ def predictors(
     bootstrap: Annotated[
         int, typer.Option(help="Draws for the interval of an average R²; 0: none.", min=0)
     ] = 1000,
-    seed: Annotated[int, typer.Option(help="Of these draws.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of these draws.", min=0)] = 0,
     level: Level = 0.95,
     json: AsJson = False,
 ) -> None:

@@ -62,13 +62,13 @@ def difficulty(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="A .csv or .parquet file, a row per example.")
     ],
-    share: Annotated[float, typer.Option(help="Of the data that each model trains on.")] = 0.75,
+    share: Annotated[float, typer.Option(help="Share of the data each model sees.")] = 0.75,
     repeats: Annotated[int, typer.Option(help="Times the data is split again.", min=1)] = 3,
-    epochs: Annotated[int, typer.Option(help="Of each model.", min=1)] = 10,
+    epochs: Annotated[int, typer.Option(help="Epochs of each model.", min=1)] = 10,
     batch_size: Annotated[int, typer.Option(help="Examples per step.", min=2)] = 64,
     optimiser: Annotated[str, typer.Option(help="Any of torch.optim.")] = "AdamW",
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
-    seed: Annotated[int, typer.Option(help="Of splits and weights.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of splits and weights.", min=0)] = 0,
     json: AsJson = False,
 ) -> None:
     """Score examples by how many models get them wrong that were trained without them.

@@ -106,7 +106,7 @@ def linear(
         Path | None, typer.Option("--out", "-o", help="Where the whole network is written.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="The model's name in the store.")] = None,
-    seed: Annotated[int, typer.Option(help="Of a random backbone.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of a random backbone.", min=0)] = 0,
     device: Device = "cpu",
     level: Level = 0.95,
     json: AsJson = False,
