@@ -149,7 +149,7 @@ def soup(study: Study) -> None:
         lines = [f"torch:{study.weights(job)}?arch={arch}" for job in tuned]
         command("soup", *lines, "--how", "uniform", "--out", str(target))
     lines = ['name = "digits"', 'store = "store"', "", "[defaults]", 'backend = "torch"', ""]
-    lines += ["[[models]]", 'id = "torch:soup.pt?arch=' + arch + '"', 'name = "soup"']
+    lines += ["[[models]]", 'id = "torch:soup.pt?arch=python:nets.py:wide"', 'name = "soup"']
     lines += ['kind = "intervention"', "in_fit_set = false", 'training_data = "mnist"']
     lines += ['architecture = "wide"', f'parent = "{before.run}"', ""]
     for name in study.natural:
