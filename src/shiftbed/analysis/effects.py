@@ -76,7 +76,7 @@ def matched_differences(
     AugMix, then compares with none. A metric measured on OOD data is averaged over an ID set's OOD
     sets, so that no network counts twice. With ``unit`` id-set the differences of an ID set are
     averaged: networks of one ID set are no independent evidence. (The smallest p-value that Fig. 5
-    prints, 8e-8, is what 36 ID sets of one mind give with the normal limit.)
+    prints, 8e-8, is what 36 ID sets that all agree give with the normal limit.)
     """
     if unit not in UNITS:
         raise unknown("unit", unit, UNITS)
