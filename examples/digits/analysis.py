@@ -16,7 +16,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "fit-rendered": ("fit", "--testbed", "STORE", "--shift", "rendered"),
     "fit-two": ("fit", "--testbed", "STORE", "--shift", "two-to-THIRD", "--choose-ids"),
     "one-or-two": (
-        *("groups", "--testbed", "STORE", "--by", "training_data"),
+        *("groups", "--testbed", "STORE"),
         *("--id", "mnist", "--id", "digits", "--ood", "THIRD"),
     ),
     "rank-digits": ("rank", "--testbed", "STORE", "--shift", "digits", "-n", "0"),
