@@ -47,7 +47,9 @@ print("fine")
 
 def test_no_name_is_a_subpackage():
     """Importing a subpackage sets an attribute of the package: it would replace the function."""
-    parts = {p.stem for p in Path(sb.__file__).parent.iterdir() if p.suffix == ".py" or p.is_dir()}
+    folder = Path(sb.__file__).parent
+    parts = {path.stem for path in folder.glob("*.py")}
+    parts |= {path.parent.name for path in folder.glob("*/__init__.py")}
     assert not parts & set(sb.__all__)
 
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.records import ImageResults
+from shiftbed.records import ImageResults, older_setting
 from shiftbed.results.transfer import CLEAN, transfer
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
 from shiftbed.testbed import Testbed
@@ -31,6 +31,7 @@ def bed(right, augmentations, **columns):
         value=right.mean(axis=2),
         n=np.full((m, len(SETTINGS)), right.shape[2]),
         shifts=(),
+        records={setting: older_setting(setting) for setting in SETTINGS},
         results=results,
     )
 
