@@ -48,8 +48,8 @@ print("fine")
 def test_no_name_is_a_subpackage():
     """Importing a subpackage sets an attribute of the package: it would replace the function."""
     folder = Path(sb.__file__).parent
-    parts = {path.stem for path in folder.glob("*.py")}
-    parts |= {path.parent.name for path in folder.glob("*/__init__.py")}
+    parts = {path.parent.name for path in folder.glob("*/*") if path.is_file()}
+    parts |= {path.stem for path in folder.glob("*.py")}
     assert not parts & set(sb.__all__)
 
 

@@ -4,7 +4,7 @@
 
 FOLDER holds imagenet_testbed_2020.csv (with _sizes and _size_exceptions), robustnets_2022.csv,
 timm.csv and openclip.csv; SYNSETS lists ImageNet's classes by index. The result is written to
-src/shiftbed/published. Everything that is decided by a model's name (fit set, parents, training
+src/shiftbed/published_tables. Everything that is decided by a model's name (fit set, parents, training
 data) is decided here, once, and becomes a column; nothing matches names at run time.
 """
 
@@ -19,7 +19,7 @@ from shiftbed.records import Perturbation, Setting, Shift
 from shiftbed.testbed.files import read_testbed, write_testbed
 from shiftbed.testbed.record import Testbed
 
-OUT = Path(__file__).parents[1] / "src" / "shiftbed" / "published"
+OUT = Path(__file__).parents[1] / "src" / "shiftbed" / "published_tables"
 KIND = {
     "STANDARD": "standard",
     "ROBUST_INTV": "intervention",

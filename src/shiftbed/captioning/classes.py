@@ -112,7 +112,7 @@ def _class(name: str, others: Iterable[str]) -> CaptionClass:
 
 def _imagenet() -> tuple[CaptionClass, ...]:
     """The 1,000 synsets with WordNet's lemmas, which the installed timm brings as a text file."""
-    data = (files("shiftbed") / "published" / "imagenet-classes.parquet").read_bytes()
+    data = (files("shiftbed") / "published_tables" / "imagenet-classes.parquet").read_bytes()
     synsets = pl.read_parquet(io.BytesIO(data)).sort("index")["synset"].to_list()
     spec = find_spec("timm")
     places = spec.submodule_search_locations if spec is not None else None

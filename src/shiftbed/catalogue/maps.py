@@ -30,7 +30,7 @@ def _rows(name: str) -> list[dict[str, str]]:
 @cache
 def imagenet_synsets() -> tuple[str, ...]:
     """WordNet ids of ImageNet's classes, in the order of their indices."""
-    data = (files("shiftbed") / "published" / "imagenet-classes.parquet").read_bytes()
+    data = (files("shiftbed") / "published_tables" / "imagenet-classes.parquet").read_bytes()
     return tuple(pl.read_parquet(data)["synset"].to_list())
 
 

@@ -33,7 +33,9 @@ def published(name: str) -> Testbed:
     """
     if name not in PUBLISHED:
         raise unknown("published testbed", name, PUBLISHED)
-    with resources.as_file(resources.files("shiftbed") / "published" / f"{name}.parquet") as path:
+    with resources.as_file(
+        resources.files("shiftbed") / "published_tables" / f"{name}.parquet"
+    ) as path:
         return read_testbed(path)
 
 

@@ -184,7 +184,7 @@ def read_classes(classes: str | Path | Sequence[str] | None) -> tuple[str, ...] 
 @cache
 def _imagenet() -> tuple[str, ...]:
     """WordNet ids of ImageNet's classes, in the order of their indices."""
-    data = (files("shiftbed") / "published" / "imagenet-classes.parquet").read_bytes()
+    data = (files("shiftbed") / "published_tables" / "imagenet-classes.parquet").read_bytes()
     return tuple(pl.read_parquet(data)["synset"].to_list())
 
 
