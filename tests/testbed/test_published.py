@@ -54,7 +54,7 @@ def test_shapes():
 
 
 def test_together_under_a_megabyte():
-    folder = files("shiftbed") / "published"
+    folder = files("shiftbed") / "published_tables"
     total = sum(
         len(file.read_bytes()) for file in folder.iterdir() if file.name.endswith(".parquet")
     )
