@@ -174,7 +174,7 @@ class Trend:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Judged(Chart):
+class JudgedChart(Chart):
     """Models against what was fitted through some of them; arrays follow ``models``."""
 
     models: tuple[str, ...]
@@ -209,7 +209,7 @@ class Judged(Chart):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scatter(Judged):
+class Scatter(JudgedChart):
     """Models over one ID accuracy with their error bars, and the lines through some of them."""
 
     x_axis: Axis
@@ -238,7 +238,7 @@ class Scatter(Judged):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Plane(Judged):
+class Plane(JudgedChart):
     """Models over two ID accuracies, and the plane through some of them."""
 
     axes: tuple[Axis, Axis, Axis]

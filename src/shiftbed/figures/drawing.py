@@ -19,7 +19,7 @@ from shiftbed.figures.charts import (
     Curves,
     Dots,
     Heatmap,
-    Judged,
+    JudgedChart,
     Panels,
     Plane,
     Reference,
@@ -122,7 +122,7 @@ def _fill(figure: "Figure", chart: Chart) -> "Axes":
     figure.set_layout_engine(ConstrainedLayoutEngine(rect=(0.0, 0.0, 0.985, 1.0)))
     axes = figure.add_subplot(projection="3d" if isinstance(chart, Plane) else None)
     _draw(axes, chart, alone=True)
-    if isinstance(chart, Judged):
+    if isinstance(chart, JudgedChart):
         figure.suptitle(wrap(chart.title, 70), fontsize=11, fontweight="bold", **_LEFT)
     elif isinstance(chart, Panels):
         figure.suptitle(chart.title, fontsize=10, **_LEFT)
@@ -139,7 +139,7 @@ def _fill(figure: "Figure", chart: Chart) -> "Axes":
 def _draw(axes: "Axes", chart: Chart, *, alone: bool) -> None:
     """The chart on axes, which are the only ones of our own figure if it is ``alone``."""
     titled: dict[str, Any] = {"loc": "left", "parse_math": False}
-    if isinstance(chart, Judged):
+    if isinstance(chart, JudgedChart):
         said = "\n".join(wrap(line, 95) for line in chart.equations)
         title = said if alone else f"{chart.title}\n{said}"
         axes.set_title(title, fontsize=7.5, color=GREY, **titled)
@@ -181,7 +181,7 @@ def _size(chart: Chart) -> tuple[float, float]:
             max(6.0, wide * part * max(s[0] for s in sizes)),
             rows * part * max(s[1] for s in sizes) + 0.6,
         )
-    if isinstance(chart, Judged):
+    if isinstance(chart, JudgedChart):
         return 7.2, 5.6
     if isinstance(chart, Heatmap):
         rows, columns = min(len(chart.rows), _ROOM), min(len(chart.columns), _ROOM)
