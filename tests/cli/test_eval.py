@@ -172,7 +172,7 @@ class TestCheck:
         (["eval", "tim:resnet18", "images"], "did you mean 'timm'"),
         (["eval", "python:nothing:at_all", "images"], "nothing"),
         (["eval", "python:colour_models:colours", "imagos"], "no such file"),
-        (["eval", "timm:resnet18", "images", "--backend", "fast"], "--backend must be"),
+        (["eval", "timm:resnet18", "images", "--backend", "fast"], "backend must be"),
         (["eval", "timm:resnet18", "images", "--subset", "a"], "--subset: expected"),
         (["eval", "timm:resnet18", "images", "--class-map", "no.json"], "no.json"),
         (["score", "nowhere"], "no prediction store there"),

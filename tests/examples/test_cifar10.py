@@ -77,10 +77,10 @@ class TestRecipe:
                 assert job.arguments[key] == dense.arguments[key]
 
     def test_every_corruption_at_severity_3_and_one_attack(self):
-        settings = read_recipe(RECIPE).sources.settings
-        names = [one.perturbation for one in settings if one.kind == "corruption"]
-        assert len(set(names)) == 19
-        assert {name.rpartition(":")[2] for name in names} == {"3"}
+        settings = [one.setting for one in read_recipe(RECIPE).sources.settings]
+        corrupted = [one.perturbation for one in settings if one.kind == "corruption"]
+        assert len({one.name for one in corrupted}) == 19
+        assert {one.severity for one in corrupted} == {3}
         assert [one.share for one in settings if one.kind == "adversarial"] == [0.1]
 
 
