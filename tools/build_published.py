@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from shiftbed.records import Perturbation, Setting, Shift
+from shiftbed.testbed.families import families, family_of
 from shiftbed.testbed.files import read_testbed, write_testbed
 from shiftbed.testbed.record import Testbed
 
@@ -32,6 +33,7 @@ def testbed(
     name: str, models: pl.DataFrame, table: pl.DataFrame, n: np.ndarray, **more: object
 ) -> Testbed:
     """A testbed from model columns, a wide table of fractions and sizes (models, settings)."""
+    models = models.with_columns(families(models))
     value = table.to_numpy().astype(np.float64)
     return Testbed(
         name=name,
@@ -44,6 +46,11 @@ def testbed(
 
 
 # --- taori2020 -------------------------------------------------------------------------------
+
+
+MORE_THAN_NAMES = dict.fromkeys(("dpn68b", "dpn92", "dpn107"), "ImageNet-21k")
+MORE_THAN_NAMES |= dict.fromkeys(("FixResNeXt101_32x48d", "FixResNeXt101_32x48d_v2"), "Instagram")
+"""Training data that taori2020, Section 3, tells and the name does not."""
 
 
 def imagenet_testbed_2020(folder: Path) -> Testbed:
@@ -61,6 +68,7 @@ def imagenet_testbed_2020(folder: Path) -> Testbed:
             "kind": [KIND[t] for t in types],
             "in_fit_set": fit,
             "parent": [_parent(name, set(names)) for name in names],
+            "family": [family_of(name, training_data=MORE_THAN_NAMES.get(name)) for name in names],
         },
         schema_overrides={"parent": pl.String},
     )
@@ -294,6 +302,7 @@ def robustnets_2022(folder: Path) -> Testbed:
         clean.alias("in_fit_set"),
         pl.Series("parent", parents, dtype=pl.String),
         *info[1:],
+        pl.format("{} ({})", "architecture", "pruning").alias("family"),
     )
     # CIFAR-10-C figures average five severities of the same 10,000 images.
     sizes = [2000 if s == "cifar10.1_acc" else 0 if s in probes else 10_000 for s in table.columns]

@@ -1,0 +1,130 @@
+"""Families of models, from names and facts."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import logit
+
+import shiftbed as sb
+from shiftbed.testbed import PUBLISHED, open_testbed
+from shiftbed.testbed.families import families, family_of
+
+FIT_SET = {
+    "AlexNet": 1,
+    "DPN": 3,
+    "DenseNet": 4,
+    "EfficientNet": 16,
+    "Inception": 4,
+    "Inception-ResNet": 1,
+    "MNASNet": 2,
+    "MobileNet": 1,
+    "NASNet": 2,
+    "PNASNet": 1,
+    "PNASNet (FixRes)": 1,
+    "PolyNet": 1,
+    "ResNeXt": 4,
+    "ResNet": 8,
+    "ResNet (FixRes)": 3,
+    "ResNet (VTAB)": 5,
+    "SE-ResNeXt": 2,
+    "SE-ResNet": 3,
+    "SENet": 1,
+    "ShuffleNet": 2,
+    "SqueezeNet": 2,
+    "VGG": 4,
+    "VGG-BN": 4,
+    "Wide ResNet": 2,
+    "Xception": 1,
+}
+"""taori2020's 78 standard models, sorted by hand."""
+
+
+def test_the_fit_set_of_taori2020(imagenet):
+    fitted = imagenet.models.filter("in_fit_set")
+    assert sum(FIT_SET.values()) == 78
+    assert Counter(fitted["family"]) == FIT_SET
+
+
+@pytest.mark.parametrize(
+    ("shift", "at_least"), [("objectnet", 0.4), ("imagenet-sketch", 0.3), ("imagenet-r", 0.5)]
+)
+def test_models_of_a_family_err_alike(imagenet, shift, at_least):
+    """The intraclass correlation of residuals, one-way analysis of variance."""
+    line = imagenet.fit(shift, bootstrap=0)
+    rows = [imagenet.model_index(name) for name in line.models]
+    x = logit(imagenet.accuracy(line.id_settings[0])[rows])
+    y = logit(imagenet.accuracy(line.ood_setting)[rows])
+    residual = y - np.polyval(np.polyfit(x, y, 1), x)
+    family = np.array(imagenet.models["family"])[rows]
+    groups = [residual[family == one] for one in set(family)]
+    sizes = np.array([len(one) for one in groups])
+    n, k = len(residual), len(groups)
+    between = sum(len(one) * (one.mean() - residual.mean()) ** 2 for one in groups) / (k - 1)
+    within = sum(((one - one.mean()) ** 2).sum() for one in groups) / (n - k)
+    size = (n - (sizes**2).sum() / n) / (k - 1)
+    assert (between - within) / (between + (size - 1) * within) > at_least
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_shipped_models_have_families(name):
+    models = sb.published(name).models
+    unknown = models.filter(pl.col("family").is_null())["model"].to_list()
+    assert unknown in ([], ["test_byobnet.r160_in1k@160-0.95"])
+    assert models["family"].n_unique() < len(models) / 3
+
+
+def test_one_model_in_two_testbeds_is_of_one_family(imagenet):
+    other = sb.published("timm")
+    for here, there in [
+        ("resnet50", "resnet50.tv_in1k"),
+        ("BiT-M-R50x1-ILSVRC2012", "resnetv2_50x1_bit.goog_in21k_ft_in1k"),
+        ("resnext50_32x4d_swsl", "resnext50_32x4d.fb_swsl_ig1b_ft_in1k"),
+        ("efficientnet-l2-noisystudent", "tf_efficientnet_l2.ns_jft_in1k"),
+        ("resnet18_ssl", "resnet18.fb_ssl_yfcc100m_ft_in1k"),
+        ("inceptionresnetv2", "inception_resnet_v2.tf_in1k"),
+    ]:
+        family = imagenet.models["family"][imagenet.model_index(here)]
+        assert set(other.where(f"name={there}").models["family"]) == {family}
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("ResNet-50", "ResNet"),
+        ("WideResNet-28-10", "Wide ResNet"),
+        ("mobilevitv2_050.cvnets_in1k", "MobileViT"),
+        ("vit_base_patch16_clip_224.laion2b_ft_in12k_in1k", "ViT (LAION)"),
+        ("vit_b_32_clip_zeroshot", "ViT (CLIP)"),
+        ("FixResNet50CutMix_v2", "ResNet (FixRes)"),
+        ("googlenet/inceptionv1", "Inception"),
+        ("inception_next_tiny.sail_in1k", "InceptionNeXt"),
+        ("invitation", None),
+        ("fit-7", None),
+        ("bitter", None),
+    ],
+)
+def test_names(name, family):
+    assert family_of(name) == family
+
+
+def test_facts_come_before_names():
+    assert family_of("run-3", architecture="resnet18") == "ResNet"
+    assert family_of("resnet18_ssl", training_data="ImageNet") == "ResNet"
+    assert family_of("resnet18", training_data="our photographs") == "ResNet (our photographs)"
+
+
+def test_a_column_is_left_as_it_is():
+    models = pl.DataFrame({"model": ["resnet18", "vgg16"], "family": ["a", None]})
+    assert families(models).to_list() == ["a", None]
+
+
+def test_opened_files_have_families_where_names_say_them(tmp_path, imagenet):
+    bed = imagenet.where("model=vgg*")
+    named = bed.models.drop("family").with_columns(parent=pl.lit(None, pl.String))
+    unnamed = named.with_columns(model=pl.format("m{}", pl.int_range(pl.len())))
+    for models, known in [(named, True), (unnamed, False)]:
+        sb.write_testbed(replace(bed, models=models), tmp_path / "bed.parquet")
+        assert ("family" in open_testbed(tmp_path / "bed.parquet").models.columns) == known
