@@ -265,6 +265,12 @@ class Shift:
         if not self.source or not self.target:
             raise InputError(f"shift {self.name!r} needs at least one ID setting and an OOD one")
 
+    @property
+    def trained_on(self) -> str | None:
+        """The training data that ``fit_on`` asks for, None if it asks for none."""
+        column, _, pattern = self.fit_on.partition("=")
+        return pattern if column == "training_data" else None
+
     def on_full_source(self) -> "Shift":
         """The same shift with the whole ID set as x instead of its class twin."""
         if self.full_source is None:

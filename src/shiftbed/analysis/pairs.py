@@ -56,6 +56,8 @@ class PairTable:
     """Type of the shift: real, artificial, or a kind of ``shiftbed.records``."""
     info: Mapping[str, Sequence[str | float | None]] = field(default_factory=dict)
     """Columns of the networks' recipes (architecture, augmentation, …), one value per model."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """How many models are no networks of this pair, by reason."""
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.models), len(self.metrics)):

@@ -148,7 +148,7 @@ def _task(
         data[name] = spec
         settings.append(plan_setting(_held_out_part(spec, f"{name}/held-out"), {}))
     shifts = [
-        _between(task, f"{task.name}/{a}/held-out", f"{task.name}/{b}/held-out", f"{a}-to-{b}")
+        _between(task, f"{task.name}/{a}/held-out", f"{task.name}/{b}/held-out", f"{a}-to-{b}", a)
         for a, b in task.pairs
     ]
     return data, settings, shifts
@@ -164,16 +164,18 @@ def _predefined(
     for domain in task.domains:
         own = f"{task.name}/{domain.name}"
         settings.append(plan_setting(TestSetSpec(name=own, path=f"{own}@{folder}"), {}))
-    return data, settings, [_between(task, settings[0].id, settings[1].id, "id-to-ood")]
+    return data, settings, [_between(task, settings[0].id, settings[1].id, "id-to-ood", "train")]
 
 
-def _between(task: DomainTask, source: str, target: str, name: str) -> Shift:
+def _between(task: DomainTask, source: str, target: str, name: str, trained_on: str) -> Shift:
+    """A pair of the task, about the networks trained on its ID data."""
     return Shift(
         name=f"{task.name}/{name}",
         kind="natural-dataset",
         source=(source,),
         target=target,
         task=task.name,
+        fit_on=f"training_data={task.name}/{trained_on}",
     )
 
 

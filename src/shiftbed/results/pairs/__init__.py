@@ -16,6 +16,7 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.results.pairs.added import held_out
 from shiftbed.results.pairs.bed import pairs_from_testbed
 from shiftbed.results.pairs.file import long_table, read_pairs
+from shiftbed.results.pairs.networks import said
 from shiftbed.results.pairs.store import pairs_from_store
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED, Testbed, choose, published, read_testbed
@@ -131,7 +132,7 @@ def _only(pairs: Sequence[PairTable], only: Sequence[str]) -> tuple[PairTable, .
 
 def notes_of(pairs: Sequence[PairTable], *, held_out: bool = True) -> list[str]:
     """What is missing from a study, in sentences: cells, and held-out OOD where there is none."""
-    notes = []
+    notes = said([pair.left_out for pair in pairs])
     cells = sum(pair.values.size for pair in pairs)
     missing = sum(int(np.isnan(pair.values).sum()) for pair in pairs)
     if missing:

@@ -10,6 +10,7 @@ from shiftbed.analysis.pairs import PairTable, metric_name
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import KINDS, Shift
 from shiftbed.results.pairs.added import held_out
+from shiftbed.results.pairs.networks import networks_of
 from shiftbed.testbed import Testbed
 
 Floats = NDArray[np.float64]
@@ -48,7 +49,7 @@ def pairs_from_testbed(
         for setting in also:
             columns[metric_name("id", setting)] = testbed.accuracy(setting)
         task = shift.task or testbed.name
-        pairs.append(make_pair(task, shift, tuple(testbed.model_names), columns, info))
+        pairs.append(make_pair(task, shift, testbed.models, columns, info))
     return held_out(pairs, groups)
 
 
@@ -90,24 +91,30 @@ def _perturbed(testbed: Testbed, group: str, kind: str) -> Floats | None:
 def make_pair(
     task: str,
     shift: Shift,
-    models: tuple[str, ...],
+    models: pl.DataFrame,
     columns: Mapping[str, Floats],
     info: Mapping[str, Sequence[str | float | None]],
 ) -> PairTable:
-    """A pair of the networks that have an ID and an OOD value."""
-    there = np.isfinite(columns["id:error"]) & np.isfinite(columns["ood:error"])
+    """A pair of its networks (``networks_of``) that have an ID and an OOD value."""
+    names = models["model"].to_list()
+    networks, left_out = networks_of(models, shift)
+    there = networks & np.isfinite(columns["id:error"]) & np.isfinite(columns["ood:error"])
     rows = np.flatnonzero(there)
     kept = {name: column[rows] for name, column in columns.items()}
     kept = {name: column for name, column in kept.items() if np.isfinite(column).any()}
     if not len(rows):
-        raise InputError(f"{task}: no model has both {shift.source[0]!r} and {shift.target!r}")
+        trained = "" if shift.trained_on is None else f" trained on {shift.trained_on}"
+        raise InputError(
+            f"{task}: no network{trained} has both {shift.source[0]!r} and {shift.target!r}"
+        )
     return PairTable(
         task=task,
         source=shift.source[0],
         target=shift.target,
-        models=tuple(models[i] for i in rows),
+        models=tuple(names[i] for i in rows),
         metrics=tuple(kept),
         values=np.column_stack(list(kept.values())),
         kind=shift.kind,
         info={name: [of[int(i)] for i in rows] for name, of in info.items()},
+        left_out=left_out,
     )

@@ -53,13 +53,14 @@ def pairs_from_store(
     models = tuple(dict.fromkeys(r["model"] for r in complete))
     known = {r["model"]: r.get("info", {}) for r in complete} | about.get("models", {})
     info = _info(models, known)
+    frame = pl.DataFrame({"model": models, **info}, strict=False)
     pairs = []
     for shift in chosen:
         columns: dict[str, Floats] = {}
         for place, setting in (("id", shift.source[0]), ("ood", shift.target)):
             columns |= _measured(values, setting, perturbed.get(setting, []), place, models)
         if "id:error" in columns and "ood:error" in columns:
-            pairs.append(make_pair(shift.task or name, shift, models, columns, info))
+            pairs.append(make_pair(shift.task or name, shift, frame, columns, info))
     if not pairs:
         raise InputError(f"store {store.files.root}: no shift has an accuracy on both sides")
     return held_out(pairs)
