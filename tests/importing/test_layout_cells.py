@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
-from shiftbed.importing.assemble import typed
 from shiftbed.importing.layouts import fractions, looks_numeric, reals, truths, wholes
+from shiftbed.importing.models import typed
 from shiftbed.reading.tables import read_delimited
 
 

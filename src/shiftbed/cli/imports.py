@@ -57,6 +57,18 @@ def import_(
         str | None,
         typer.Option(help="wide, long, timm, open_clip or predictions (default: recognised)."),
     ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="ROLE=COLUMN: what a column is, such as model=estimator."),
+    ] = None,
+    models: Annotated[
+        list[Path] | None,
+        typer.Option(help="A table that describes the models: model, kind, in_fit_set, …"),
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(help="A testbed whose shifts, fit set and test-set sizes hold here too."),
+    ] = None,
     n: Annotated[
         list[str] | None, typer.Option("--n", help="SETTING=IMAGES: test-set sizes.")
     ] = None,
@@ -97,6 +109,9 @@ def import_(
         unit=next(iter(bare), None),
         units=pairs(named, "--unit", "NAME=percent"),
         layout=layout,
+        columns=pairs(column or [], "--column", "ROLE=COLUMN"),
+        models=models or (),
+        like=like,
         sizes=_sizes(n or []),
         setting_names=pairs(setting or [], "--setting", "NAME=SETTING"),
         shifts=_shifts(shift or []),

@@ -8,13 +8,20 @@ do.
 """
 
 from shiftbed.importing.predictions import ModelResults, read_predictions
-from shiftbed.importing.results import LAYOUTS, SavedTestbed, import_results, save_testbed
+from shiftbed.importing.results import (
+    LAYOUTS,
+    SavedTestbed,
+    import_results,
+    open_results,
+    save_testbed,
+)
 
 __all__ = [
     "LAYOUTS",
     "ModelResults",
     "SavedTestbed",
     "import_results",
+    "open_results",
     "read_predictions",
     "save_testbed",
 ]

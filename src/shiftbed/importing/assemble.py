@@ -1,108 +1,35 @@
-"""What each file gives, and all of it put together into one testbed."""
+"""The cells and the models of all files, put together into one testbed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, shown, unknown
+from shiftbed.importing.models import (
+    check_evaluated,
+    fit_set,
+    fit_set_of,
+    merge_models,
+    metadata_note,
+)
+from shiftbed.importing.parts import LINE, FileResults, listing, of_file, place
 from shiftbed.importing.predictions import Predictions
-from shiftbed.reading.tables import LIMIT, TextTable
+from shiftbed.reading.tables import LIMIT
 from shiftbed.records import ImageResults, Shift
-from shiftbed.testbed import Testbed, choose, published
+from shiftbed.testbed import Testbed, published
 from shiftbed.testbed.select import Choice
 
-LINE = " line"
-"""Column that says where a row stands; a file's own columns never start with a space."""
-UNSPECIFIED = "unspecified"
-"""Kind of a model of which no file says it."""
-DIVIDED = " divided"
-"""Column that says whether a value was divided by 100 by nothing but the import's unit."""
-FILE = " file"
-NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
-"""A number as text."""
 _LIMIT = 10**8
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FileResults:
-    """The cells and the models of one file."""
-
-    path: str
-    word: str
-    """What ``LINE`` counts: line, row, item or model."""
-    cells: pl.DataFrame
-    """model, setting, value (a fraction), n (0 if unknown), LINE, DIVIDED; a row per value."""
-    models: pl.DataFrame
-    """model, LINE, then what is known of it (text; in_fit_set is Boolean); models may repeat."""
-    numeric: frozenset[str] = frozenset()
-    """Columns of ``models`` that are numbers."""
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    """What is measured, for settings whose value is not plain accuracy."""
-    home: str | None = None
-    """The published testbed whose sizes, metrics and shifts hold for these settings."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """What settings of the file are called in the testbed, where it is not the same."""
-    results: Predictions | None = None
-
-    def renamed(self, setting: str) -> str:
-        """The name in the testbed of a setting of the file."""
-        return self.names.get(setting, setting)
-
-
-def cells_of(
-    table: TextTable,
-    model: pl.Series,
-    setting: str | pl.Series,
-    value: pl.Series,
-    n: pl.Series | None = None,
-    divided: pl.Series | None = None,
-) -> pl.DataFrame:
-    """Cells from aligned columns; rows without a value are left out."""
-    frame = pl.DataFrame(
-        {
-            "model": model,
-            "setting": setting,
-            "value": value,
-            "n": 0 if n is None else n.fill_null(0),
-            LINE: table.lines,
-            DIVIDED: False if divided is None else divided,
-        },
-        schema_overrides={"setting": pl.String, "n": pl.Int64, LINE: pl.Int64},
-    )
-    return frame.filter(pl.col("value").is_not_null())
-
-
-def models_of(table: TextTable, model: pl.Series, info: Mapping[str, pl.Series]) -> pl.DataFrame:
-    """Model columns from aligned columns."""
-    return pl.DataFrame({"model": model, LINE: pl.Series(table.lines, dtype=pl.Int64), **info})
-
-
-def of_predictions(one: Predictions) -> FileResults:
-    """Accuracies and sizes from per-image results."""
-    places = np.arange(1, len(one.models) + 1, dtype=np.int64)
-    models = pl.DataFrame(
-        {"model": one.models, LINE: places}, schema_overrides={"model": pl.String}
-    )
-    cells = pl.DataFrame(
-        {
-            "model": models["model"],
-            "setting": one.setting,
-            "value": one.right.mean(axis=1),
-            "n": one.right.shape[1],
-            LINE: places,
-            DIVIDED: False,
-        },
-        schema_overrides={"setting": pl.String, "n": pl.Int64},
-    )
-    return FileResults(path=one.path, word="model", cells=cells, models=models, results=one)
 
 
 def assemble(
     parts: Sequence[FileResults],
     *,
+    about: Sequence[FileResults] = (),
+    like: Testbed | None = None,
     name: str,
     sizes: Mapping[str, int],
     shifts: Sequence[Shift],
@@ -111,9 +38,20 @@ def assemble(
     licence: str,
     source: str,
 ) -> Testbed:
-    """One testbed: models and settings in the order of their first appearance."""
-    cells = pl.concat(_sized(part, sizes).with_columns(of_file(i)) for i, part in enumerate(parts))
-    models = merge_models(parts)
+    """One testbed: models and settings in the order of their first appearance.
+
+    ``about`` says more of models and has no values. Sizes, shifts, the fit set and what the
+    settings are come from the testbed ``like``, where neither the files nor the caller say it.
+    """
+    cells = pl.concat(
+        _sized(part, sizes, like).with_columns(of_file(i)) for i, part in enumerate(parts)
+    )
+    notes = [note for part in parts for note in part.notes]
+    tested = cells["model"].unique()
+    for part in about:
+        notes.append(metadata_note(part, tested))
+    about = [replace(p, models=p.models.filter(pl.col("model").is_in(tested))) for p in about]
+    models = merge_models([*parts, *about])
     settings = cells["setting"].unique(maintain_order=True).to_list()
     for setting in sizes:
         if setting not in settings:
@@ -121,33 +59,53 @@ def assemble(
     check_evaluated(parts, models, cells)
     value, n = _arrays(parts, cells, models["model"], settings)
     homes = {part.home for part in parts}
+    marked = any("in_fit_set" in part.models.columns for part in (*parts, *about))
+    if like is not None:
+        if fit is None and not marked:
+            models, note = fit_set_of(models, like)
+            notes.append(note)
+        notes.append(_shared(like, settings))
     testbed = Testbed(
         name=name,
         models=models.with_columns(in_fit_set=fit_set(models, fit)),
         settings=tuple(settings),
         value=value,
         n=n,
-        metrics=_metrics(parts),
+        metrics=_metrics(parts, like),
+        records={} if like is None else {s: like.records[s] for s in settings if s in like.records},
         results=_results(parts, models["model"]),
         line=published("openclip").line if homes == {"openclip"} else "line",
         citation=citation,
         licence=licence,
         source=source,
+        notes=tuple(notes),
     )
-    return replace(testbed, shifts=_shifts(testbed, parts, shifts))
+    return replace(testbed, shifts=_shifts(testbed, parts, shifts, like))
+
+
+def _shared(like: Testbed, settings: Sequence[str]) -> str:
+    same = [one for one in settings if one in like.settings]
+    if not same:
+        raise InputError(
+            f"like (--like): none of the settings is in {like.name}: {listing(settings)}; "
+            "setting_names (--setting) gives them its names"
+        )
+    return f"as in {like.name}: {listing(same)}"
 
 
 # --- cells -----------------------------------------------------------------------------------
 
 
-def _sized(part: FileResults, sizes: Mapping[str, int]) -> pl.DataFrame:
+def _sized(part: FileResults, sizes: Mapping[str, int], like: Testbed | None) -> pl.DataFrame:
     """Cells with sizes: the file's own, which the caller's must not contradict, else the caller's,
     else those known of the settings."""
     cells = part.cells.with_columns(pl.col("setting").replace(part.names))
     known: dict[str, int] = {}
+    if like is not None:
+        known = {s: like.usual_size(s) for s in cells["setting"].unique() if s in like.settings}
     if part.home is not None:
         home = published(part.home)
-        known = {part.renamed(s): home.usual_size(s) for s in home.settings}
+        known |= {part.renamed(s): home.usual_size(s) for s in home.settings}
     known |= sizes
     names = pl.Series(list(known), dtype=pl.String)
     counts = pl.Series(list(known.values()), dtype=pl.Int64)
@@ -193,7 +151,7 @@ def _arrays(
 # --- settings --------------------------------------------------------------------------------
 
 
-def _metrics(parts: Sequence[FileResults]) -> dict[str, str]:
+def _metrics(parts: Sequence[FileResults], like: Testbed | None) -> dict[str, str]:
     metrics: dict[str, str] = {}
     seen: dict[str, FileResults] = {}
     for part in parts:
@@ -201,7 +159,9 @@ def _metrics(parts: Sequence[FileResults]) -> dict[str, str]:
         if part.home is not None:
             known |= published(part.home).metrics
         for setting in part.cells["setting"].unique(maintain_order=True):
-            name, metric = part.renamed(setting), known.get(setting, "accuracy")
+            name = part.renamed(setting)
+            usual = "accuracy" if like is None else like.metrics.get(name, "accuracy")
+            metric = known.get(setting, usual)
             if name in seen and metric != metrics.get(name, "accuracy"):
                 raise InputError(
                     f"{part.path}: setting {shown(name)} is {metric} here, but "
@@ -237,25 +197,40 @@ def _nothing(one: Predictions, models: int) -> ImageResults:
 
 
 def _shifts(
-    testbed: Testbed, parts: Sequence[FileResults], given: Sequence[Shift]
+    testbed: Testbed,
+    parts: Sequence[FileResults],
+    given: Sequence[Shift],
+    like: Testbed | None,
 ) -> tuple[Shift, ...]:
-    """The shifts given, and those that are published for these settings."""
+    """The shifts given, and those that are published for these settings or that ``like`` has."""
     shifts = {}
+    for shift in () if like is None else like.shifts:
+        column = shift.fit_on.partition("=")[0].removesuffix("!").strip()
+        if _has(testbed, shift) and (not column or column in testbed.models.columns):
+            shifts[shift.name] = _whole(testbed, shift)
     for home in dict.fromkeys(part.home for part in parts if part.home is not None):
         names: dict[str, str] = {}
         for part in parts:
             names |= part.names if part.home == home else {}
         for shift in published(home).shifts:
             there = _renamed(shift, names)
-            if {*there.source, there.target} <= set(testbed.settings):
-                whole = there.full_source if there.full_source in testbed.settings else None
-                shifts[there.name] = replace(there, full_source=whole)
+            if _has(testbed, there):
+                shifts[there.name] = _whole(testbed, there)
     for shift in given:
         testbed.shift(shift)
         if shift.full_source is not None:
             testbed.setting_index(shift.full_source)
         shifts[shift.name] = shift
     return tuple(shifts.values())
+
+
+def _has(testbed: Testbed, shift: Shift) -> bool:
+    return {*shift.source, shift.target} <= set(testbed.settings)
+
+
+def _whole(testbed: Testbed, shift: Shift) -> Shift:
+    """A shift with its whole ID set only if that is there."""
+    return shift if shift.full_source in testbed.settings else replace(shift, full_source=None)
 
 
 def _renamed(shift: Shift, names: Mapping[str, str]) -> Shift:
@@ -266,91 +241,3 @@ def _renamed(shift: Shift, names: Mapping[str, str]) -> Shift:
         target=names.get(shift.target, shift.target),
         full_source=None if full is None else names.get(full, full),
     )
-
-
-# --- models ---------------------------------------------------------------------------------------
-
-
-def of_file(part: int) -> pl.Expr:
-    """A column that says which part a row is from."""
-    return pl.lit(part, dtype=pl.Int64).alias(FILE)
-
-
-def place(parts: Sequence[FileResults], row: Mapping[str, int]) -> str:
-    """Where a row stands, such as ``results.csv, line 7``."""
-    part = parts[row[FILE]]
-    return f"{part.path}, {part.word} {row[LINE]}"
-
-
-def merge_models(parts: Sequence[FileResults]) -> pl.DataFrame:
-    """A row per model with all that the files say of it; files must not contradict each other."""
-    every = pl.concat(
-        [part.models.with_columns(of_file(i)) for i, part in enumerate(parts)], how="diagonal"
-    )
-    models = every.select("model").unique(maintain_order=True)
-    numeric = frozenset[str]().union(*(part.numeric for part in parts))
-    every = every.with_columns(typed(every[c]) for c in every.columns if c in numeric)
-    columns = {
-        name: _known(parts, every.select("model", name, LINE, FILE).drop_nulls(name), models)
-        for name in every.columns
-        if name not in ("model", LINE, FILE)
-    }
-    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(models))
-    fit = columns.pop("in_fit_set", None)
-    everyone = pl.Series([True]).new_from_index(0, len(models))
-    return pl.DataFrame(
-        {
-            "model": models["model"],
-            "kind": columns.pop("kind", nothing).fill_null(UNSPECIFIED),
-            "in_fit_set": everyone if fit is None else fit.fill_null(False),
-            "parent": columns.pop("parent", nothing),
-            **columns,
-        }
-    )
-
-
-def typed(cells: pl.Series) -> pl.Series:
-    """Text as whole numbers if all are, else as numbers if all are, else as it was."""
-    plain = cells.str.replace_all(r"^([0-9]{1,3}),([0-9]{3}\.[0-9]+)$", "$1$2")
-    if plain.str.contains(r"^[+-]?[0-9]{1,18}$").all():
-        return plain.cast(pl.Int64)
-    return plain.cast(pl.Float64) if plain.str.contains(NUMBER).all() else cells
-
-
-def _known(parts: Sequence[FileResults], said: pl.DataFrame, models: pl.DataFrame) -> pl.Series:
-    """The one value each model has in a column, null where nothing is said."""
-    name = said.columns[1]
-    said = said.unique(["model", name], keep="first", maintain_order=True)
-    more = said.filter(~pl.col("model").is_first_distinct())
-    if len(more):
-        two = more.row(0, named=True)
-        one = said.filter(pl.col("model") == two["model"]).row(0, named=True)
-        raise InputError(
-            f"{place(parts, two)}, column {shown(name)}: {shown(str(two[name]))} for model "
-            f"{shown(two['model'])}, but {place(parts, one)} says {shown(str(one[name]))}; "
-            "ignore (--ignore) leaves a column out"
-        )
-    return models.join(said, on="model", how="left", maintain_order="left")[name]
-
-
-def check_evaluated(
-    parts: Sequence[FileResults], models: pl.DataFrame, cells: pl.DataFrame
-) -> None:
-    idle = models.join(cells, on="model", how="anti")
-    if not len(idle):
-        return
-    name = idle["model"][0]
-    for part in parts:
-        rows = part.models.filter(pl.col("model") == name)
-        if len(rows):
-            raise InputError(
-                f"{part.path}, {part.word} {rows[LINE][0]}: model {shown(name)} has no value at all"
-            )
-
-
-def fit_set(models: pl.DataFrame, fit: Choice) -> pl.Series:
-    """The baseline models: as chosen, else as the files say, else all."""
-    chosen = choose(models, fit)
-    if not chosen.any():
-        raise InputError("no model is a baseline model; choose some with fit (--fit)")
-    return pl.Series(chosen)

@@ -5,17 +5,15 @@ Cells become numbers here, with complaints that name the cell.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 import polars as pl
 
 from shiftbed.errors import InputError, shown, unknown
-from shiftbed.importing.assemble import NUMBER, FileResults, cells_of, models_of
-from shiftbed.importing.merge_settings import file_keys
+from shiftbed.importing.parts import NUMBER, FileResults, cells_of, models_of
+from shiftbed.importing.units import Unit, Units
 from shiftbed.reading.tables import TextTable
 
-Unit = Literal["fraction", "percent"]
 MOST = 2**31 - 1
 """The largest test-set size a testbed file can hold."""
 _COMMA = r"^([+-]?[0-9]*),([0-9]+)$"
@@ -34,24 +32,6 @@ _RESERVED = ("setting", "value", "n", "right")
 """Names that testbed files give to other columns than the model's."""
 _ACCURACY = ("accuracy", "top1", "top-1", "top-1 accuracy")
 _INTERVAL = ("low", "high")  # of Testbed.scores(): they follow from value and n
-
-
-@dataclass(frozen=True, kw_only=True)
-class Units:
-    """What accuracies of tables are in: as a rule, and for settings, models and files by name."""
-
-    rule: Unit | None = None
-    named: Mapping[str, Unit] = field(default_factory=dict)
-
-    def of(self, path: str, models: pl.Series, settings: pl.Series) -> pl.Series:
-        """The unit that is said of each row by name, null where none is: of the file, or rather of
-        the setting, or rather of the model."""
-        whole = next((self.named[key] for key in file_keys(path) if key in self.named), None)
-        said = pl.Series([whole], dtype=pl.String).new_from_index(0, len(models))
-        for keys in (settings, models):
-            for name, unit in self.named.items():
-                said = said.set(keys == name, unit)
-        return said
 
 
 def read_wide(table: TextTable, units: Units, info: Collection[str]) -> FileResults:
@@ -132,6 +112,24 @@ def read_long(table: TextTable, units: Units, info: Collection[str]) -> FileResu
         models=models_of(table, models, described),
         numeric=_numeric(described, info),
         metrics=metrics,
+    )
+
+
+def read_models(table: TextTable) -> FileResults:
+    """A row per model without results: every other column describes the model."""
+    key = table.need("model", "name")
+    info = [column for column in table.frame.columns if column != key]
+    described, _ = _described(table, key, info)
+    if not described:
+        raise InputError(f"{table.path}: no column describes the models")
+    models = required(table, key, "model name")
+    nothing = cells_of(table, models, "", pl.Series([None]).new_from_index(0, len(models)))
+    return FileResults(
+        path=table.path,
+        word=table.word,
+        cells=nothing,
+        models=models_of(table, models, described),
+        numeric=frozenset(described) - {"kind", "in_fit_set", "parent"},
     )
 
 

@@ -9,26 +9,21 @@ import numpy as np
 import polars as pl
 
 from shiftbed.display import Result, Table, counted
-from shiftbed.errors import InputError, shown, unknown
-from shiftbed.importing.assemble import (
-    DIVIDED,
-    FILE,
-    FileResults,
-    assemble,
-    of_file,
-    of_predictions,
-    place,
-)
-from shiftbed.importing.layouts import MOST, Unit, Units, read_long, read_wide
+from shiftbed.errors import InputError, unknown
+from shiftbed.importing.assemble import assemble
+from shiftbed.importing.layouts import MOST, read_long, read_models, read_wide
 from shiftbed.importing.merge_settings import file_keys, name_settings, unite
+from shiftbed.importing.parts import FileResults, of_predictions
 from shiftbed.importing.predictions import Predictions, parse_predictions
 from shiftbed.importing.timm_openclip import detect, read_open_clip, read_timm, timm_setting
+from shiftbed.importing.units import Unit, Units, check_units
 from shiftbed.reading.tables import TextTable, is_archive, read_bytes, read_table, table_of
 from shiftbed.records import Shift
-from shiftbed.testbed import Testbed, write_testbed
+from shiftbed.store import PredictionStore
+from shiftbed.testbed import Testbed, is_testbed, open_testbed, write_testbed
 from shiftbed.testbed.select import Choice
 
-_ONE = 1 / 100
+ROLES = ("model", "setting", "value", "n")
 LAYOUTS = ("wide", "long", "timm", "open_clip", "predictions")
 
 
@@ -39,6 +34,9 @@ def import_results(
     unit: str | None = None,
     units: Mapping[str, str] | None = None,
     layout: str | None = None,
+    columns: "Mapping[str, str | Sequence[str]] | None" = None,
+    models: "str | Path | pl.DataFrame | Sequence[str | Path | pl.DataFrame]" = (),
+    like: "str | Path | Testbed | PredictionStore | None" = None,
     sizes: Mapping[str, int] | None = None,
     setting_names: Mapping[str, str] | None = None,
     shifts: Sequence[Shift] = (),
@@ -69,6 +67,7 @@ def import_results(
     listed = [results] if isinstance(results, str | Path | pl.DataFrame) else list(results)
     if not listed:
         raise InputError("no file to import")
+    described = [models] if isinstance(models, str | Path | pl.DataFrame) else list(models)
     sizes, setting_names = dict(sizes or {}), dict(setting_names or {})
     measured = _check(unit, units or {}, layout, sizes, setting_names)
     found = [
@@ -77,6 +76,7 @@ def import_results(
         else _read(str(one), layout)
         for number, one in enumerate(listed, 1)
     ]
+    found = _named(found, columns or {})
     tables = [one for one in found if isinstance(one, TextTable)]
     _check_used("column", [*info, *ignore], {c for one in tables for c in one.frame.columns})
     predictions = [one for group in found if not isinstance(group, TextTable) for one in group]
@@ -94,9 +94,11 @@ def import_results(
     own = {one for part in parts for c in ("model", "setting") for one in part.cells[c].unique()}
     files = {key for one in tables for key in file_keys(one.path)}
     _check_used("setting, model or file", units or {}, own | files)
-    _check_units(parts)
+    check_units(parts)
     return assemble(
         parts,
+        about=[_about(n, one) for n, one in enumerate(described, 1)],
+        like=None if like is None else open_testbed(like),
         name=name or _default_name(listed),
         sizes=sizes,
         shifts=shifts,
@@ -105,6 +107,55 @@ def import_results(
         licence=licence,
         source=source,
     )
+
+
+def open_results(
+    source: "str | Path | pl.DataFrame | Testbed | PredictionStore", **options: Any
+) -> Testbed:
+    """Anything with results in it as a testbed: a testbed, its file, a published one by its name
+    and a store as ``open_testbed`` has them, every other file as ``import_results`` reads it.
+
+    ``options`` are those of ``import_results``; they say nothing of what is a testbed already.
+
+    >>> open_results("openclip").name
+    'openclip'
+    """
+    if isinstance(source, pl.DataFrame):
+        return import_results(source, **options)
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if path.is_file() and not is_testbed(path):
+            return import_results(path, **options)
+    return open_testbed(source)
+
+
+def _named(
+    found: "list[TextTable | list[Predictions]]", columns: "Mapping[str, str | Sequence[str]]"
+) -> "list[TextTable | list[Predictions]]":
+    """The tables with the columns that the caller names under the names that are read."""
+    tables = [one for one in found if isinstance(one, TextTable)]
+    there = {c for one in tables for c in one.frame.columns}
+    for role, column in columns.items():
+        if role not in ROLES:
+            raise unknown("role of a column", role, ROLES)
+        if str(column) not in there:
+            raise unknown("column", str(column), sorted(there))
+    new = {str(column): role for role, column in columns.items()}
+    return [
+        replace(one, frame=one.frame.rename(new, strict=False))
+        if isinstance(one, TextTable)
+        else one
+        for one in found
+    ]
+
+
+def _about(number: int, given: "str | Path | pl.DataFrame") -> FileResults:
+    """A file of metadata: every column but the model's describes the model."""
+    if isinstance(given, pl.DataFrame):
+        table = table_of(f"frame {number} of models", given)
+    else:
+        table = read_table(str(given), read_bytes(given))
+    return read_models(table)
 
 
 def _default_name(given: Sequence[str | Path | pl.DataFrame]) -> str:
@@ -128,6 +179,7 @@ class SavedTestbed(Result):
                 f"{facts['settings']} settings"
                 + (f", per-image results in {per_image}" if per_image else "")
                 + f", {counted(len(facts['shifts']), 'shift')}.",
+                *self.testbed.notes,
             )
         )
 
@@ -141,6 +193,7 @@ class SavedTestbed(Result):
             "shifts": [shift.name for shift in bed.shifts],
             "fit_set": int(bed.models["in_fit_set"].sum()),
             "per_image": sorted(bed.results),
+            "notes": list(bed.notes),
         }
 
 
@@ -189,59 +242,6 @@ def _check_used(what: str, given: Collection[str], known: set[str]) -> None:
     for one in given:
         if one not in known:
             raise unknown(what, one, sorted(known))
-
-
-def _check_units(parts: Sequence[FileResults]) -> None:
-    """Fractions among what is called percent would become accuracies under 1 %, unnoticed.
-
-    A file, a setting of a file or a model of a file without any value above 1 is refused, and so is
-    a cell of at most 1 where all larger ones of its setting are more than ten times as large,
-    unless the unit is said of it by name.
-    """
-    value = pl.col("value")
-    frames = [part.cells.with_columns(of_file(i)) for i, part in enumerate(parts)]
-    cells = pl.concat(frames).filter(pl.col(DIVIDED) & (value > 0.0))
-    if not len(cells):
-        return
-    largest = cells.row(int(cells["value"].arg_max() or 0), named=True)
-    if largest["value"] <= _ONE:
-        raise InputError(
-            f"{parts[largest[FILE]].path}: no value is above 1, so these look like fractions; "
-            "leave out unit='percent' (--unit percent)"
-        )
-    for key in (FILE, "setting", "model"):
-        groups = cells.group_by(*{FILE, key}, maintain_order=True)
-        low = groups.agg(value.max(), pl.len()).filter(value <= _ONE)
-        if key == "model":
-            low = low.filter(pl.col("len") > 1)
-        if len(low):
-            one = low.row(0, named=True)
-            path = parts[one[FILE]].path
-            name = Path(path).name if key == FILE else one[key]
-            where = path if key == FILE else f"{path}, {key} {shown(name)}"
-            raise InputError(
-                f"{where}: no value is above 1, so these look like fractions, but "
-                f"{_percentage(parts, largest)}; say which they are with "
-                f"units={{{name!r}: 'fraction'}} (--unit {name}=fraction), or 'percent'"
-            )
-    of_setting = cells.group_by("setting", maintain_order=True).agg(
-        value.filter(value <= _ONE).max().alias("low"),
-        value.filter(value > _ONE).min().alias("high"),
-    )
-    apart = of_setting.filter(pl.col("high") > 10 * pl.col("low"))
-    if len(apart):
-        setting, low, high = apart.row(0)
-        rows = cells.filter(pl.col("setting") == setting)
-        one, other = (rows.filter(value == v).row(0, named=True) for v in (low, high))
-        raise InputError(
-            f"{place(parts, one)}: {100 * low:g} in setting {shown(setting)} looks like a "
-            f"fraction, but {_percentage(parts, other)}; write it in percent, or say "
-            f"units={{{setting!r}: 'percent'}} (--unit {setting}=percent) if it is"
-        )
-
-
-def _percentage(parts: Sequence[FileResults], cell: Mapping[str, Any]) -> str:
-    return f"{place(parts, cell)} has {100 * cell['value']:g} in setting {shown(cell['setting'])}"
 
 
 def _read(path: str, layout: str | None) -> TextTable | list[Predictions]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from shiftbed.errors import InputError
-from shiftbed.importing.assemble import FileResults, cells_of, models_of
 from shiftbed.importing.layouts import fractions, keyed, looks_numeric, required
+from shiftbed.importing.parts import FileResults, cells_of, models_of
 from shiftbed.reading.tables import TextTable
 from shiftbed.testbed import published
 

@@ -48,6 +48,7 @@ def write_testbed(testbed: Testbed, path: str | Path) -> None:
         "source": testbed.source,
         "licence": testbed.licence,
         "citation": testbed.citation,
+        "notes": list(testbed.notes),
         "settings": [testbed.settings[i] for i in base],
         "derived": {name: list(parts) for name, parts in testbed.derived.items()},
         "metrics": dict(testbed.metrics),
@@ -68,6 +69,21 @@ def _pack(testbed: Testbed, rows: Any, columns: Any) -> list[bytes | None]:
         there = one is not None and one.known[row]
         packed.append(np.packbits(one.right[row]).tobytes() if one is not None and there else None)
     return packed
+
+
+def is_testbed(path: str | Path) -> bool:
+    """Whether a file is a testbed file.
+
+    >>> is_testbed(__file__)
+    False
+    """
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(4)
+            whole = io.BytesIO(start + file.read()) if start == b"PAR1" else None
+        return whole is not None and "shiftbed" in pl.read_parquet_metadata(whole)
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return False
 
 
 def read_testbed(path: str | Path) -> Testbed:
@@ -119,6 +135,7 @@ def _assemble(frame: pl.DataFrame, meta: Mapping[str, Any]) -> Testbed:
         metrics={str(k): str(v) for k, v in meta["metrics"].items()},
         records=_records(meta),
         results=_unpack(frame, meta["images"], len(models), rows),
+        notes=tuple(map(str, meta.get("notes", ()))),
         **{k: str(meta[k]) for k in ("title", "line", "source", "licence", "citation")},
     )
     for shift in testbed.shifts:

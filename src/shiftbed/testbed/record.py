@@ -63,6 +63,8 @@ class Testbed:
     source: str = ""
     licence: str = ""
     citation: str = ""
+    notes: tuple[str, ...] = ()
+    """How the files it was imported from were understood."""
 
     # --- looking things up -------------------------------------------------------------------
 
