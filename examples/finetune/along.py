@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
+from examples.tables import table
 from shiftbed.analysis.baseline import Baseline
-from shiftbed.cli.output import interval, percent, points, table
+from shiftbed.display import interval, percent, points
 from shiftbed.testbed import Testbed
 
 __all__ = ["by_step", "gained_and_lost", "judged", "mean_interval", "resampled", "show"]

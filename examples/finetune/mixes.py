@@ -12,9 +12,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from examples.tables import table
 from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.id_sets import press
-from shiftbed.cli.output import interval, number, percent, points, table
+from shiftbed.display import interval, number, percent, points
 from shiftbed.results.groups import group_table, single_and_multi, without_mixed
 from shiftbed.testbed import Testbed
 from shiftbed.testbed.select import Choice

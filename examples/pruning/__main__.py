@@ -9,14 +9,16 @@ twin is paired, on the same images. What is there already is used again.
 """
 
 import argparse
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 from examples.digits import data
+from examples.tables import table
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.similarity import mcnemar
-from shiftbed.cli.output import as_json, interval, p_value, percent, points, table
+from shiftbed.display import clean, interval, p_value, percent, points
 from shiftbed.results.joint_answers import answers_from_store
 from shiftbed.store import PredictionStore
 from shiftbed.training.train import train as train_recipe
@@ -121,7 +123,7 @@ def main() -> None:
     train(given.folder)
     found = compare(given.folder)
     if given.json:
-        as_json(found)
+        print(json.dumps(clean(found), indent=2, ensure_ascii=False))
     else:
         show(found)
 

@@ -1,57 +1,88 @@
-"""``shiftbed shifts`` and ``data``: the catalogue of natural shifts, and what you have of it."""
+"""What comes with the package: published testbeds, papers' figures, the natural shifts.
+
+``shiftbed testbeds``, ``reproduce``, ``shifts``, and ``data``: what you have of them.
+"""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from shiftbed.cli import output
-from shiftbed.cli.output import AsJson
+import shiftbed as sb
+from shiftbed.cli import options as opt
+from shiftbed.cli.output import call, show
 from shiftbed.errors import InputError
 
+testbeds = typer.Typer(help="List the published testbeds; 'testbeds show T' lists what is in one.")
 shifts = typer.Typer(help="Which natural shifts there are, and what each of them is.")
 data = typer.Typer(help="Test sets on this machine.", no_args_is_help=True)
 
 
+@testbeds.callback(invoke_without_command=True)
+def list_testbeds(context: typer.Context, json: opt.AsJson = False) -> None:
+    """List the published testbeds."""
+    if context.invoked_subcommand is None:
+        show(sb.testbeds(), json)
+
+
+@testbeds.command("show")
+def show_testbed(
+    testbed: str = Argument(help="A published testbed's name, or a testbed file."),
+    json: opt.AsJson = False,
+    settings: bool = Option(False, "--settings", help="List the settings too."),
+    models: bool = Option(False, "--models", help="List the models too."),
+) -> None:
+    """Show a testbed's shifts (and settings, models), its fit set, source and citation."""
+    from shiftbed.results.testbeds import describe
+
+    show(describe(testbed, settings=settings, models=models), json)
+
+
+def reproduce(
+    paper: str = Argument(help="taori2020, andreassen2021, fridovich2022, wenzel2022 or shi2023."),
+    predictions: list[Path] | None = Option(
+        None, help="A file of public per-image predictions (.npz) that the figure needs."
+    ),
+    only: str | None = Option(None, help="equal, differs, 'not recomputable' or 'not legible'."),
+    json: opt.AsJson = False,
+) -> None:
+    """Recompute every figure of a paper that the shipped tables can give, beside the printed."""
+    show(call(sb.reproduce, locals()), json)
+
+
 @shifts.callback(invoke_without_command=True)
-def list_(
+def list_shifts(
     context: typer.Context,
-    task: Annotated[str | None, typer.Option(help="Only the pairs of this task.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only shifts of this kind.")] = None,
-    json: AsJson = False,
+    task: str | None = Option(None, help="Only the pairs of this task."),
+    kind: str | None = Option(None, help="Only shifts of this kind."),
+    json: opt.AsJson = False,
 ) -> None:
     """List all shifts: ImageNet's, CIFAR-10's, and the (ID, OOD) pairs of tasks of domains."""
-    from shiftbed.results.catalogue import shifts
-
     if context.invoked_subcommand is None:
-        output.show(shifts(task, kind), json)
+        show(sb.shifts(task, kind), json)
     elif task is not None or kind is not None or json:
         raise InputError("options of the list come without 'show'; give --json after the name")
 
 
-@shifts.command()
-def show(
-    name: Annotated[str, typer.Argument(help="A test set, a task of domains, or a shift.")],
-    json: AsJson = False,
+@shifts.command("show")
+def show_shift(
+    name: str = Argument(help="A test set, a task of domains, or a shift."),
+    json: opt.AsJson = False,
 ) -> None:
     """Explain one: what it is, its ID twin, label policy, layout on disk, licence, citation."""
     from shiftbed.results.catalogue import shift
 
-    output.show(shift(name), json)
+    show(shift(name), json)
 
 
 @data.command()
 def check(
-    directory: Annotated[Path, typer.Argument(help="Searched for test sets, four levels deep.")],
-    json: AsJson = False,
+    directory: Path = Argument(help="Searched for test sets, four levels deep."),
+    json: opt.AsJson = False,
 ) -> None:
     """Recognise test sets of the catalogue: what is complete, what is missing, how to lay it out.
 
     Exit code 1 if something is recognised but incomplete.
     """
-    from shiftbed.results.catalogue import check_data
-
-    found = check_data(directory)
-    output.show(found, json)
-    if not found.complete:
-        raise typer.Exit(1)
+    found = sb.check_data(directory)
+    show(found, json, failed=not found.complete)

@@ -4,9 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
-from shiftbed.cli.output import AsJson, Level, pairs, show
-from shiftbed.cli.progress import Progress
+import shiftbed as sb
+from shiftbed.cli import options as opt
+from shiftbed.cli.output import call, pairs, show
+from shiftbed.cli.progress import progress
 from shiftbed.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,118 +17,77 @@ if TYPE_CHECKING:
     from shiftbed.records import Shift
 
 store = typer.Typer(help="Check, clean and exchange prediction stores.", no_args_is_help=True)
-Where = Annotated[str, typer.Argument(help="A prediction store.")]
-Column = Annotated[str | None, typer.Option(help="Its column, if the name is unusual.")]
-SubsetText = Annotated[
-    str | None, typer.Option("--subset", help="Only these classes: 1,5,7 or a file of indices.")
-]
-ClassMapFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--class-map",
-        help="A JSON file, {target: classes} or {class: target}: many classes to one.",
-    ),
-]
-Like = Annotated[
-    str | None,
-    typer.Option(help="The classes of a test set of the catalogue, such as imagenet-a."),
-]
-How = Annotated[
-    str | None,
-    typer.Option(help="Combine mapped classes by max (default), mean, sum or max-logit."),
-]
+Column = Annotated[str | None, Option(help="Its column, if the name is unusual.")]
 
 
 def import_(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Wide or long CSV, Parquet or JSONL; timm or open_clip result files; "
-            ".npz predictions per image."
-        ),
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The testbed file to write.")],
-    name: Annotated[str | None, typer.Option(help="The testbed's name.")] = None,
-    unit: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="fraction or percent, for files that do not say; NAME=fraction or NAME=percent "
-            "of one setting, model or file."
-        ),
-    ] = None,
-    layout: Annotated[
-        str | None,
-        typer.Option(help="wide, long, timm, open_clip or predictions (default: recognised)."),
-    ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(help="ROLE=COLUMN: what a column is, such as model=estimator."),
-    ] = None,
-    models: Annotated[
-        list[Path] | None,
-        typer.Option(help="A table that describes the models: model, kind, in_fit_set, …"),
-    ] = None,
-    like: Annotated[
-        str | None,
-        typer.Option(help="A testbed whose shifts, fit set and test-set sizes hold here too."),
-    ] = None,
-    n: Annotated[
-        list[str] | None, typer.Option("--n", help="SETTING=IMAGES: test-set sizes.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--setting", help="NAME=SETTING: rename a setting (or a file's)."),
-    ] = None,
-    shift: Annotated[
-        list[str] | None,
-        typer.Option("--shift", help="NAME=ID:OOD or NAME=ID+ID2:OOD: a shift to remember."),
-    ] = None,
-    fit_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fit", "--fit-on", help="Which models are baseline models: all, COLUMN=PATTERN."
-        ),
-    ] = None,
-    info: Annotated[
-        list[str] | None,
-        typer.Option(help="A column of numbers that describes models and is no setting."),
-    ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="A column not to read.")] = None,
-    source: Annotated[str, typer.Option(help="Where the results come from.")] = "",
-    licence: Annotated[str, typer.Option(help="Their licence.")] = "",
-    citation: Annotated[str, typer.Option(help="What to cite.")] = "",
-    json: AsJson = False,
+    results: list[Path] = Argument(
+        metavar="FILES",
+        help="Wide or long CSV, Parquet or JSONL; timm or open_clip result files; "
+        ".npz predictions per image.",
+    ),
+    output: Path = Option(..., "--output", "-o", help="The testbed file to write."),
+    name: str | None = Option(None, help="The testbed's name."),
+    unit: list[str] | None = Option(
+        None,
+        help="fraction or percent, for files that do not say; NAME=fraction or NAME=percent "
+        "of one setting, model or file.",
+    ),
+    layout: str | None = Option(
+        None, help="wide, long, timm, open_clip or predictions (default: recognised)."
+    ),
+    columns: list[str] | None = Option(
+        None, "--column", help="ROLE=COLUMN: what a column is, such as model=estimator."
+    ),
+    models: list[Path] | None = Option(
+        None, help="A table that describes the models: model, kind, in_fit_set, …"
+    ),
+    like: str | None = Option(
+        None, help="A testbed whose shifts, fit set and test-set sizes hold here too."
+    ),
+    sizes: list[str] | None = Option(None, "--n", help="SETTING=IMAGES: test-set sizes."),
+    setting_names: list[str] | None = Option(
+        None, "--setting", help="NAME=SETTING: rename a setting (or a file's)."
+    ),
+    shifts: list[str] | None = Option(
+        None, "--shift", help="NAME=ID:OOD or NAME=ID+ID2:OOD: a shift to remember."
+    ),
+    fit: list[str] | None = Option(
+        None, "--fit", "--fit-on", help="Which models are baseline models: all, COLUMN=PATTERN."
+    ),
+    info: list[str] | None = Option(
+        None, help="A column of numbers that describes models and is no setting."
+    ),
+    ignore: list[str] | None = Option(None, help="A column not to read."),
+    source: str = Option("", help="Where the results come from."),
+    licence: str = Option("", help="Their licence."),
+    citation: str = Option("", help="What to cite."),
+    json: opt.AsJson = False,
 ) -> None:
     """Import results into a testbed file that every command takes as --testbed."""
-    from shiftbed.importing import import_results, save_testbed
+    given = locals()
+    from shiftbed.importing import save_testbed
 
     bare = [one for one in unit or [] if "=" not in one]
     named = [one for one in unit or [] if "=" in one]
     if len(bare) > 1:
         raise InputError(f"--unit: {' and '.join(bare)}; the others need names, NAME={bare[1]}")
-    bed = import_results(
-        files,
+    bed = call(
+        sb.import_results,
+        given,
+        output=None,
         name=name or output.stem,
         unit=next(iter(bare), None),
         units=pairs(named, "--unit", "NAME=percent"),
-        layout=layout,
-        columns=pairs(column or [], "--column", "ROLE=COLUMN"),
-        models=models or (),
-        like=like,
-        sizes=_sizes(n or []),
-        setting_names=pairs(setting or [], "--setting", "NAME=SETTING"),
-        shifts=_shifts(shift or []),
-        fit=fit_on or None,
-        info=info or (),
-        ignore=ignore or (),
-        source=source,
-        licence=licence,
-        citation=citation,
+        columns=pairs(columns, "--column", "ROLE=COLUMN"),
+        sizes=_sizes(sizes),
+        setting_names=pairs(setting_names, "--setting", "NAME=SETTING"),
+        shifts=_shifts(shifts),
     )
     show(save_testbed(bed, output), json)
 
 
-def _sizes(texts: list[str]) -> dict[str, int]:
+def _sizes(texts: list[str] | None) -> dict[str, int]:
     sizes = {}
     for setting, text in pairs(texts, "--n", "SETTING=IMAGES").items():
         if not text.isdigit() or int(text) == 0:
@@ -134,7 +96,7 @@ def _sizes(texts: list[str]) -> dict[str, int]:
     return sizes
 
 
-def _shifts(texts: list[str]) -> "list[Shift]":
+def _shifts(texts: list[str] | None) -> "list[Shift]":
     from shiftbed.records import Shift
 
     shifts = []
@@ -149,68 +111,37 @@ def _shifts(texts: list[str]) -> "list[Shift]":
 
 
 def captions(
-    sources: Annotated[
-        list[str],
-        typer.Argument(help=".csv, .tsv, .parquet or .tar files of image–text pairs, or globs."),
-    ],
-    classes: Annotated[
-        str, typer.Option(help="Names and synonyms: a .csv, .json or .txt file, or imagenet-1k.")
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the test set.")],
-    min_matches: Annotated[int, typer.Option(help="Fewest matches of a class.", min=1)] = 100,
-    per_class: Annotated[int, typer.Option(help="Test images per class.", min=1)] = 50,
-    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    sources: list[str] = Argument(
+        help=".csv, .tsv, .parquet or .tar files of image–text pairs, or globs."
+    ),
+    classes: str = Option(help="Names and synonyms: a .csv, .json or .txt file, or imagenet-1k."),
+    output: Path = Option(..., "--output", "-o", help="Folder for the test set."),
+    min_matches: int = Option(100, help="Fewest matches of a class.", min=1),
+    per_class: int = Option(50, help="Test images per class.", min=1),
+    seed: int = Option(0, help="Seed of the draw."),
     text_column: Column = None,
     tags_column: Column = None,
     id_column: Column = None,
-    json: AsJson = False,
+    json: opt.AsJson = False,
 ) -> None:
     """Make a balanced ID test set of captioned images, and the rows to keep out of training."""
-    from shiftbed.captioning import captions
-
-    with _Rows(quiet=json) as bar:
-        made = captions(
-            sources,
-            classes,
-            output,
-            min_matches=min_matches,
-            per_class=per_class,
-            seed=seed,
-            text_column=text_column,
-            tags_column=tags_column,
-            id_column=id_column,
-            progress=bar.rows,
-        )
-    show(made, json)
-    if not made.test_examples:
-        raise typer.Exit(1)
-
-
-class _Rows(Progress):
-    """A bar per pass over the captions."""
-
-    def rows(self, stage: str, done: int, total: int | None) -> None:
-        """How many rows a pass has read."""
-        if self.bars is None:
-            return
-        if (stage, "") not in self.tasks:
-            self.tasks[stage, ""] = self.bars.add_task(stage, total=total, rate="rows")
-        self.bars.update(self.tasks[stage, ""], completed=done, total=total)
+    given = locals()
+    with progress(quiet=json) as report:
+        made = call(sb.captions, given, progress=report)
+    show(made, json, failed=not made.test_examples)
 
 
 @store.command()
-def verify(store: Where, json: AsJson = False) -> None:
+def verify(store: opt.Store, json: opt.AsJson = False) -> None:
     """Find missing, duplicate or damaged rows. Exit code 1 if there are any."""
     from shiftbed.results.stores import verify_store
 
     found = verify_store(store)
-    show(found, json)
-    if not found.whole:
-        raise typer.Exit(1)
+    show(found, json, failed=not found.whole)
 
 
 @store.command()
-def gc(store: Where, json: AsJson = False) -> None:
+def gc(store: opt.Store, json: opt.AsJson = False) -> None:
     """Remove leftovers, orphans and damaged parts; a run computes them again."""
     from shiftbed.results.stores import clean_store
 
@@ -219,25 +150,23 @@ def gc(store: Where, json: AsJson = False) -> None:
 
 @store.command()
 def export(
-    store: Where,
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .npz or .csv file.")],
-    setting: Annotated[str, typer.Option(help="Which setting.")],
-    model: Annotated[list[str] | None, typer.Option(help="Only these models.")] = None,
+    store: opt.Store,
+    output: Path = Option(..., "--output", "-o", help="A .npz or .csv file."),
+    setting: str = Option(help="Which setting."),
+    models: opt.Models = None,
 ) -> None:
     """Export predictions: .npz (models, top1, labels) or .csv (model, file, class, probability)."""
     from shiftbed.importing.exchange import export_predictions
 
-    written = export_predictions(store, output, setting=setting, models=model)
+    written = export_predictions(store, output, setting=setting, models=models)
     print(f"wrote {output}: {written} predictions")
 
 
 @store.command("import")
 def import_predictions(
-    store: Where,
-    files: Annotated[list[Path], typer.Argument(help=".npz or .csv files of predictions.")],
-    setting: Annotated[
-        str | None, typer.Option(help="The setting they are of (default: the file's name).")
-    ] = None,
+    store: opt.Store,
+    files: list[Path] = Argument(help=".npz or .csv files of predictions."),
+    setting: str | None = Option(None, help="The setting they are of (default: the file's name)."),
 ) -> None:
     """Import predictions per image into a store."""
     from shiftbed.importing.exchange import import_predictions
@@ -248,18 +177,18 @@ def import_predictions(
 
 @store.command()
 def twin(
-    store: Where,
-    setting: Annotated[str, typer.Option(help="The setting whose twin is made, such as val.")],
-    subset: SubsetText = None,
-    class_map: ClassMapFile = None,
-    like: Like = None,
-    how: How = None,
-    name: Annotated[
-        str | None, typer.Option(help="The twin's name (default: SETTING@CLASSES).")
-    ] = None,
-    model: Annotated[list[str] | None, typer.Option(help="Only these models.")] = None,
-    level: Level = 0.95,
-    json: AsJson = False,
+    store: opt.Store,
+    setting: str = Option(help="The setting whose twin is made, such as val."),
+    subset: opt.Subset = None,
+    class_map: opt.ClassMap = None,
+    like: str | None = Option(
+        None, help="The classes of a test set of the catalogue, such as imagenet-a."
+    ),
+    how: opt.How = None,
+    name: str | None = Option(None, help="The twin's name (default: SETTING@CLASSES)."),
+    models: opt.Models = None,
+    level: opt.Level = 0.95,
+    json: opt.AsJson = False,
 ) -> None:
     """Make a setting's class twin from stored predictions; no model runs again.
 
@@ -269,10 +198,8 @@ def twin(
 
     policy = policy_of(subset, class_map, how, like)
     named = name or (f"{setting}@{like}-classes" if like else None)
-    found = twins(store, setting, policy, name=named, models=model, level=level)
-    show(found, json)
-    if not found.decided:
-        raise typer.Exit(1)
+    found = twins(store, setting, policy, name=named, models=models, level=level)
+    show(found, json, failed=not found.decided)
 
 
 def policy_of(

@@ -5,6 +5,7 @@ import sys
 from typing import NoReturn
 
 import typer
+from typer import Option
 
 from shiftbed.cli import (
     catalogue,
@@ -12,10 +13,8 @@ from shiftbed.cli import (
     imports,
     lines,
     pages,
-    plots,
     predictions,
     probes,
-    published,
     running,
     studies,
     training,
@@ -30,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(published.app, name="testbeds")
+app.add_typer(catalogue.testbeds, name="testbeds")
 app.add_typer(imports.store, name="store")
 app.add_typer(catalogue.shifts, name="shifts")
 app.add_typer(catalogue.data, name="data")
@@ -49,12 +48,12 @@ app.command("factors")(studies.factors)
 app.command("patterns")(studies.patterns)
 app.command("effects")(studies.effects)
 app.command("plan")(lines.plan)
-app.command("plot")(plots.plot)
+app.command("plot")(pages.plot)
 app.command("report")(pages.report)
 app.command("serve")(pages.serve)
 app.command("card")(pages.card)
 app.command("import")(imports.import_)
-app.command("reproduce")(published.reproduce)
+app.command("reproduce")(catalogue.reproduce)
 app.command("eval")(running.eval_)
 app.command("run")(running.run)
 app.command("score")(running.score)
@@ -73,7 +72,7 @@ app.command("mce")(corrupt.mce)
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+    version: bool = Option(False, "--version", help="Print the version and exit."),
 ) -> None:
     if version:
         from shiftbed import __version__

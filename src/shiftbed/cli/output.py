@@ -1,27 +1,12 @@
-"""How results leave: rich tables for people, JSON for programs; numbers formatted in one place."""
+"""How results leave: rich tables for people, JSON for programs, tables and figures to files."""
 
-import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from inspect import signature
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from shiftbed.display import (
-    Result,
-    Table,
-    clean,
-    interval,
-    number,
-    p_value,
-    percent,
-    points,
-    records,
-    terminal,
-)
+from shiftbed.display import Result
 from shiftbed.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,48 +14,47 @@ if TYPE_CHECKING:
 
     from shiftbed.results.charts import Charted
 
-__all__ = ["interval", "number", "p_value", "percent", "points", "records"]
-
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Level = Annotated[float, typer.Option(help="Confidence level of intervals.")]
-TestbedName = Annotated[
-    str, typer.Option("--testbed", "-t", help="A published testbed's name, or a testbed file.")
-]
-
+T = TypeVar("T")
 TABLE_SUFFIXES = (".parquet", ".csv", ".json")
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the table: .parquet, .csv or .json.")
-]
-Figure = Annotated[Path | None, typer.Option(help="Draw it: .png, .svg, .pdf or .html.")]
 
 
-def as_json(value: Any) -> None:
-    print(json.dumps(clean(value), indent=2, ensure_ascii=False))
-
-
-def show(result: Result, json: bool) -> None:
-    """A result as a command prints it."""
+def show(result: Result, json: bool, *, failed: object = False) -> None:
+    """A result as a command prints it; exit code 1 if something ``failed``."""
     if json:
         print(result.to_json())
     else:
         result.print()
+    if failed:
+        raise typer.Exit(1)
 
 
-def call(function: Callable[..., "Charted"], given: Mapping[str, Any], **chart: Any) -> None:
-    """Call a function with the options of its command; write what is asked for, and show it.
+def call(function: Callable[..., T], given: Mapping[str, Any], **changed: Any) -> T:
+    """What a public function returns for the options of its command.
 
-    ``given`` are the command's own arguments, under the names that the function has for them;
-    ``output``, ``figure`` and ``json`` stay here. ``chart`` are options of the result's chart.
+    ``given`` are the command's own arguments, ``changed`` those that the function takes in another
+    form, or (None) does not take. What was not given is left to the function, ``json`` to ``show``.
+
+    >>> call(round, {"number": 2.25, "ndigits": None, "json": False}, number=2.75)
+    3
     """
+    options = {**given, **changed, "json": None}
+    return function(**{k: v for k, v in options.items() if v is not None and v != []})
+
+
+def study(
+    function: "Callable[..., Charted]",
+    given: Mapping[str, Any],
+    chart: Mapping[str, Any] | None = None,
+    **changed: Any,
+) -> None:
+    """Call a function; write its table and its ``chart`` to ``output`` and ``figure``; show it."""
     output, figure, json = given["output"], given["figure"], given["json"]
     check_files(output, figure)
-    names = signature(function).parameters
-    result = function(**{name: value for name, value in given.items() if name in names})
+    result = call(function, given, **changed, output=None, figure=None)
     if figure is not None:
         from shiftbed.page import save
 
-        save(result.chart(**chart), figure)
+        save(result.chart(**chart or {}), figure)
     if output is not None:
         write_table(result.frame, output)
     show(result, json)
@@ -130,48 +114,14 @@ def write_table(frame: "pl.DataFrame", path: str | Path) -> None:
             file.write(plain.write_json().encode())
 
 
-@contextmanager
-def progress(*, quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar per thing that is done, hearing (what, how much is done, of how much).
+def pairs(texts: Iterable[str] | None, option: str, form: str) -> dict[str, str]:
+    """``NAME=VALUE`` options as a dictionary; a name given twice is refused.
 
-    Nothing is drawn where it is ``quiet`` or nobody watches.
+    >>> pairs(["val=0.7", "a=b=c"], "--id", "SETTING=ACCURACY")
+    {'val': '0.7', 'a=b': 'c'}
     """
-    if quiet or not sys.stderr.isatty():
-        yield lambda what, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done)
-
-        yield report
-
-
-def table(
-    title: str,
-    columns: Sequence[str],
-    rows: Iterable[Sequence[Any]],
-    *,
-    notes: Iterable[str] = (),
-    left: int = 1,
-) -> None:
-    """A table with the first ``left`` columns aligned left, then notes, one a line."""
-    texts = tuple(tuple("" if cell is None else str(cell) for cell in row) for row in rows)
-    Table(title=title, columns=tuple(columns), rows=texts, notes=tuple(notes), left=left).print(
-        terminal()
-    )
-
-
-def pairs(texts: Iterable[str], option: str, form: str) -> dict[str, str]:
-    """``NAME=VALUE`` options as a dictionary; a name given twice is refused."""
     found: dict[str, str] = {}
-    for text in texts:
+    for text in texts or ():
         name, equals, value = text.rpartition("=")
         if not equals or not name.strip() or not value.strip():
             raise InputError(f"{option}: expected {form}, got {text!r}")
@@ -179,3 +129,31 @@ def pairs(texts: Iterable[str], option: str, form: str) -> dict[str, str]:
             raise InputError(f"{option}: {name.strip()!r} is given twice")
         found[name.strip()] = value.strip()
     return found
+
+
+def values(texts: Iterable[str] | None, option: str) -> dict[str, Any]:
+    """KEY=VALUE pairs, values as JSON where they are, as text otherwise.
+
+    >>> values(["steps=20", "mode=RGB"], "--attack-option")
+    {'steps': 20, 'mode': 'RGB'}
+    """
+    from json import JSONDecodeError, loads
+
+    found: dict[str, Any] = {}
+    for key, value in pairs(texts, option, "KEY=VALUE").items():
+        try:
+            found[key] = loads(value)
+        except JSONDecodeError:
+            found[key] = value
+    return found
+
+
+def whole_numbers(texts: Iterable[str] | None, option: str, form: str) -> dict[str, int]:
+    """NAME=N pairs."""
+    return {name: whole_number(text, option) for name, text in pairs(texts, option, form).items()}
+
+
+def whole_number(text: str, option: str) -> int:
+    if not text.isdigit():
+        raise InputError(f"{option}: expected a whole number, got {text!r}")
+    return int(text)

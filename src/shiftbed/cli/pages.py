@@ -1,82 +1,99 @@
-"""``shiftbed report``, ``serve`` and ``card``: the page, the page over HTTP, a model card."""
+"""``shiftbed plot``, ``report``, ``serve`` and ``card``: pictures, the page, a model card."""
 
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from shiftbed.cli.lines import TESTBED, Fdr, Shifts
-from shiftbed.cli.output import Level, TestbedName
+import shiftbed as sb
+from shiftbed.cli import options as opt
+from shiftbed.cli.output import call
 
 Sources = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="[TESTBED|STORE]...",
         help="Published testbeds' names, testbed files, stores. Given several, the first one's "
         "lines judge the models of the others.",
-        show_default=TESTBED,
+        show_default=opt.TESTBED,
     ),
 ]
 
 
-def report(
-    testbeds: Sources = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The .html file to write.")] = (
-        Path("report.html")
+def plot(
+    output: Path = Option(
+        ..., "--output", "-o", help="A .png, .svg, .pdf or (interactive) .html file."
     ),
-    shift: Shifts = None,
-    fdr: Fdr = 0.05,
-    opening: Annotated[
-        Path | None,
-        typer.Option(help="A text file whose paragraphs open the page, before what was found."),
-    ] = None,
+    source: opt.TestbedName = opt.TESTBED,
+    chart: str = Option(
+        "scatter",
+        help="scatter, relative, synthetic, grid, multiples, trajectories, severities, "
+        "similarity, predictiveness, factors, patterns, reliability or probes.",
+    ),
+    shift: opt.ShiftName = None,
+    id: opt.Ids = None,
+    ood: opt.Ood = None,
+    scale: opt.ScaleName = "logit",
+    fit_on: opt.FitOn = None,
+    threshold: opt.Threshold = None,
+    full_id: opt.FullId = False,
+    knee: opt.Knee = "published",
+    on_boundary: opt.Boundary = "raise",
+    by: str | None = Option(None, help="One line per value of this column."),
+    colour: str | None = Option(None, help="Column that colours the models."),
+    highlight: list[str] | None = Option(None, help="Models to mark and name."),
+    label: int = Option(6, help="How many of the models out of line (q ≤ 0.05) to name."),
+    level: float = Option(0.995, help="Level of the models' error bars."),
+    style: str | None = Option(None, help="paper (default) or slides (larger type and lines)."),
+    dpi: int | None = Option(None, help="Resolution of a .png (default 300).", min=30, max=1200),
+) -> None:
+    """Draw a shift: models with error bars, the line with its band, y = x, outliers named.
+
+    With --chart, any other chart of the report, of a testbed or a store.
+    """
+    print(f"wrote {call(sb.plot, locals())}")
+
+
+def report(
+    sources: Sources = None,
+    output: Path = Option(Path("report.html"), "--output", "-o", help="The .html file to write."),
+    shifts: opt.Shifts = None,
+    fdr: opt.Fdr = 0.05,
+    opening: Path | None = Option(
+        None, help="A text file whose paragraphs open the page, before what was found."
+    ),
 ) -> None:
     """Write one offline page: what was found in words, then interactive views of it all."""
-    from shiftbed.page.report import report
-
-    report(testbeds or TESTBED, output, shifts=shift, fdr=fdr, opening=opening or ()).print()
+    call(sb.report, locals()).print()
 
 
 def serve(
-    testbeds: Sources = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8000,
-    allow_remote: Annotated[
-        bool,
-        typer.Option("--allow-remote", help="Let others connect; the address then has a token."),
-    ] = False,
-    shift: Shifts = None,
-    fdr: Fdr = 0.05,
+    sources: Sources = None,
+    host: str = Option("127.0.0.1", help="Address to listen on."),
+    port: int = Option(8000, help="Port; 0 takes a free one.", min=0, max=65535),
+    allow_remote: bool = Option(
+        False, "--allow-remote", help="Let others connect; the address then has a token."
+    ),
+    shifts: opt.Shifts = None,
+    fdr: opt.Fdr = 0.05,
 ) -> None:
     """Serve the page, read-only, and rebuild it while a run writes to the store."""
-    from shiftbed.page.serve import serve
-
-    site = serve(
-        testbeds or TESTBED,
-        host=host,
-        port=port,
-        allow_remote=allow_remote,
-        shifts=shift,
-        fdr=fdr,
-    )
+    site = call(sb.serve, locals())
     print(f"serving {', '.join(site.sources)} at {site.address} (Ctrl-C ends)", flush=True)
     site.run()
     print("ended")
 
 
 def card(
-    model: Annotated[str, typer.Argument(help="A model of the testbed.")],
-    testbed: TestbedName = TESTBED,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="A .md or .html file (default: Markdown, printed)."),
-    ] = None,
-    shift: Shifts = None,
-    fdr: Fdr = 0.05,
-    level: Level = 0.95,
+    model: str = Argument(help="A model of the testbed."),
+    testbed: opt.TestbedName = opt.TESTBED,
+    output: Path | None = Option(
+        None, "--output", "-o", help="A .md or .html file (default: Markdown, printed)."
+    ),
+    shifts: opt.Shifts = None,
+    fdr: opt.Fdr = 0.05,
+    level: opt.Level = 0.95,
 ) -> None:
     """A section for a model card: accuracies, ρ with intervals, label policies, caveats."""
-    from shiftbed.page.card import card
-
-    made = card(model, testbed, output=output, shifts=shift, level=level, fdr=fdr)
+    made = call(sb.card, locals())
     print(f"wrote {output}" if output else made.to_markdown().rstrip("\n"))

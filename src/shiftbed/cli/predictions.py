@@ -1,165 +1,113 @@
 """``shiftbed similarity``, ``estimate``, ``mix`` and ``consistency``: answers per image."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from shiftbed.cli.imports import ClassMapFile
-from shiftbed.cli.lines import ScaleName
-from shiftbed.cli.output import (
-    AsJson,
-    Figure,
-    Level,
-    Output,
-    call,
-    show,
-)
+import shiftbed as sb
+from shiftbed.cli import options as opt
+from shiftbed.cli.output import call, show, study
 from shiftbed.cli.output import pairs as named
 from shiftbed.errors import InputError
 
-OnlyModels = Annotated[list[str] | None, typer.Option("--model", "-m", help="Only these models.")]
-Most = Annotated[int, typer.Option("--most", "-n", help="How many rows to print.", min=1)]
-Source = Annotated[
-    str, typer.Argument(help="ID predictions: a .npz file, or a store or file with --id and --ood.")
-]
-Target = Annotated[str | None, typer.Argument(help="OOD predictions; labels are not needed.")]
-IdSetting = Annotated[str | None, typer.Option("--id", help="ID setting.")]
-OodSetting = Annotated[str | None, typer.Option("--ood", help="OOD setting.")]
-
 
 def similarity(
-    source: Annotated[
-        str, typer.Argument(help="A .npz file of predictions, a prediction store or testbed file.")
-    ],
-    setting: Annotated[
-        str | None, typer.Option(help="Which setting, if there are several.")
-    ] = None,
-    model: OnlyModels = None,
-    pairs: Annotated[
-        bool, typer.Option("--pairs", help="Every pair, with McNemar's exact test.")
-    ] = False,
-    unsolved: Annotated[
-        bool,
-        typer.Option("--unsolved", help="Examples no baseline model gets right, and who does."),
-    ] = False,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(help="Baseline models by name or pattern, for --unsolved (default: all)."),
-    ] = None,
-    difficulty: Annotated[
-        bool, typer.Option("--difficulty", help="Do groups of models find the same examples hard?")
-    ] = False,
-    group: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=PATTERN of a group, for --difficulty (default: by accuracy)."),
-    ] = None,
-    triplets: Annotated[
-        str | None,
-        typer.Option(help="OOD file, store or setting: triplet probabilities ID against OOD."),
-    ] = None,
-    cone: Annotated[
-        float | None,
-        typer.Option(help="Factor c of the cone p/c ≤ q ≤ c·p, for --triplets (default: 2)."),
-    ] = None,
-    most: Most = 20,
-    level: Level = 0.95,
-    output: Output = None,
-    figure: Figure = None,
-    json: AsJson = False,
+    source: str = Argument(help="A .npz file of predictions, a prediction store or testbed file."),
+    setting: str | None = Option(None, help="Which setting, if there are several."),
+    model: opt.ModelsShort = None,
+    pairs: bool = Option(False, "--pairs", help="Every pair, with McNemar's exact test."),
+    unsolved: bool = Option(
+        False, "--unsolved", help="Examples no baseline model gets right, and who does."
+    ),
+    baseline: list[str] | None = Option(
+        None, help="Baseline models by name or pattern, for --unsolved (default: all)."
+    ),
+    difficulty: bool = Option(
+        False, "--difficulty", help="Do groups of models find the same examples hard?"
+    ),
+    group: list[str] | None = Option(
+        None, help="NAME=PATTERN of a group, for --difficulty (default: by accuracy)."
+    ),
+    triplets: str | None = Option(
+        None, help="OOD file, store or setting: triplet probabilities ID against OOD."
+    ),
+    cone: float | None = Option(
+        None, help="Factor c of the cone p/c ≤ q ≤ c·p, for --triplets (default: 2)."
+    ),
+    most: opt.Most = 20,
+    level: opt.Level = 0.95,
+    output: opt.Output = None,
+    figure: opt.Figure = None,
+    json: opt.AsJson = False,
 ) -> None:
     """Dominance, agreement and error consistency of every two models on the same examples.
 
     Agreement is the share of examples with the same predicted class; on correctness, the share
     that both get right or both wrong, which κ corrects for chance. -o writes the table of pairs.
     """
-    given = locals()
-    from shiftbed.results.similarity import similarity as measure
-
-    call(measure, {**given, "group": named(group or [], "--group", "NAME=PATTERN")})
+    study(sb.similarity, locals(), group=named(group, "--group", "NAME=PATTERN"))
 
 
 def estimate(
-    source: Source,
-    target: Target = None,
-    id: IdSetting = None,
-    ood: OodSetting = None,
-    model: OnlyModels = None,
-    most: Most = 20,
-    level: Level = 0.95,
-    output: Output = None,
-    figure: Figure = None,
-    json: AsJson = False,
+    source: opt.Answers,
+    target: opt.OodAnswers = None,
+    id: opt.IdSetting = None,
+    ood: opt.OodSetting = None,
+    model: opt.ModelsShort = None,
+    most: opt.Most = 20,
+    level: opt.Level = 0.95,
+    output: opt.Output = None,
+    figure: opt.Figure = None,
+    json: opt.AsJson = False,
 ) -> None:
     """OOD accuracy without OOD labels: agreement-on-the-line, thresholded confidence and others.
 
     If OOD labels are there they only serve to say how far off each method is.
     """
-    given = locals()
-    from shiftbed.results.estimate import estimate as measure
-
-    call(measure, given)
+    study(sb.estimate, locals())
 
 
 def mix(
-    source: Source,
-    target: Target = None,
-    id: IdSetting = None,
-    ood: OodSetting = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option("--model", "-m", help="Two models: the mixed classifiers between them."),
-    ] = None,
-    scale: ScaleName = "logit",
-    level: Level = 0.95,
-    output: Output = None,
-    figure: Figure = None,
-    json: AsJson = False,
+    source: opt.Answers,
+    target: opt.OodAnswers = None,
+    id: opt.IdSetting = None,
+    ood: opt.OodSetting = None,
+    model: list[str] | None = Option(
+        None, "--model", "-m", help="Two models: the mixed classifiers between them."
+    ),
+    scale: opt.ScaleName = "logit",
+    level: opt.Level = 0.95,
+    output: opt.Output = None,
+    figure: opt.Figure = None,
+    json: opt.AsJson = False,
 ) -> None:
     """Classifiers made of stored predictions: mixed ones on the chord, majority votes; their ρ.
 
     With two --model: their chord. Without: ensembles of the best 3, 5, 10 and all models, by vote
     and, where a store kept the logits, by mean probability.
     """
-    given = locals()
-    from shiftbed.results.mix import mix as make
-
-    call(make, given)
+    study(sb.mix, locals())
 
 
 def consistency(
-    store: Annotated[str, typer.Argument(help="A prediction store.")],
-    metadata: Annotated[
-        list[Path],
-        typer.Option(help="The authors' files, such as pmsets.json and labels.json (repeat)."),
-    ],
-    setting: Annotated[
-        str | None, typer.Option(help="The setting of frames (default: the one that has them).")
-    ] = None,
-    rule: Annotated[
-        str | None,
-        typer.Option(help="frame: judged by its own labels; anchor: by its anchor's."),
-    ] = None,
-    k: Annotated[str, typer.Option("--k", help="Frames to each side: 0,10 or 0-10.")] = "0,10",
-    class_map: ClassMapFile = None,
-    model: Annotated[list[str] | None, typer.Option(help="Only these models.")] = None,
-    level: Level = 0.95,
-    json: AsJson = False,
+    store: opt.Store,
+    metadata: list[Path] = Option(
+        help="The authors' files, such as pmsets.json and labels.json (repeat)."
+    ),
+    setting: str | None = Option(
+        None, help="The setting of frames (default: the one that has them)."
+    ),
+    rule: str | None = Option(
+        None, help="frame: judged by its own labels; anchor: by its anchor's."
+    ),
+    k: str = Option("0,10", "--k", help="Frames to each side: 0,10 or 0-10."),
+    class_map: opt.ClassMap = None,
+    model: opt.Models = None,
+    level: opt.Level = 0.95,
+    json: opt.AsJson = False,
 ) -> None:
     """pm-k: right on an anchor frame and on every reviewed frame within ±k of it."""
-    from shiftbed.results.consistency import consistency as measure
-
-    found = measure(
-        store,
-        metadata,
-        setting=setting,
-        rule=rule,
-        k=_numbers(k),
-        class_map=class_map,
-        model=model,
-        level=level,
-    )
-    show(found, json)
+    show(call(sb.consistency, locals(), k=_numbers(k)), json)
 
 
 def _numbers(text: str) -> list[int]:

@@ -1,39 +1,38 @@
-"""Progress bars of a run: one per cell, one overall; quiet where nobody watches."""
+"""Progress bars on a terminal; quiet where nobody watches."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 
 class Progress:
-    """Hears of cells and parts and shows them on a terminal."""
+    """Hears of cells and their parts: a bar over all images, and one per cell."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self.shown = not quiet and sys.stderr.isatty()
-        self.bars: Any = None
-        self.tasks: dict[tuple[str, str], Any] = {}
-        self.overall: Any = None
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=quiet or not sys.stderr.isatty(),
+        )
+        self.tasks: dict[Any, Any] = {}
 
     def __enter__(self) -> Self:
-        if self.shown:
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                TextColumn,
-                TimeRemainingColumn,
-            )
-
-            self.bars = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[rate]}"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
-            self.bars.start()
+        self.bars.start()
         return self
 
     def __exit__(
@@ -42,31 +41,28 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.bars is not None:
-            self.bars.stop()
+        self.bars.stop()
+
+    def add(self, key: Any, name: str, total: int | None, *, visible: bool = True) -> None:
+        self.tasks[key] = self.bars.add_task(name, total=total, rate="", visible=visible)
 
     def cells(self, cells: list[Any]) -> None:
         """What is to be done."""
-        if self.bars is None or not cells:
+        if not cells:
             return
-        total = sum(cell.images for cell in cells)
-        self.overall = self.bars.add_task(f"{len(cells)} cells", total=total, rate="")
+        self.add(None, f"{len(cells)} cells", sum(cell.images for cell in cells))
         for cell in cells:
-            name = f"{cell.key[0]} on {cell.key[1]}"
-            bar = self.bars.add_task(name, total=cell.images, rate="", visible=False)
-            self.tasks[cell.key] = bar
+            self.add(cell.key, f"{cell.key[0]} on {cell.key[1]}", cell.images, visible=False)
 
     def part(self, done: Any) -> None:
         """A part is done."""
-        if self.bars is None or done.key not in self.tasks:
+        if done.key not in self.tasks:
             return
-        bar = self.tasks[done.key]
         rate = f"{done.images / done.seconds:,.0f} images/s" if done.seconds else ""
-        self.bars.update(bar, advance=done.images, rate=rate, visible=True)
-        self.bars.update(self.overall, advance=done.images, rate=rate)
-        task = next(t for t in self.bars.tasks if t.id == bar)
-        if task.finished:
-            self.bars.update(bar, visible=False)
+        self.bars.update(self.tasks[done.key], advance=done.images, rate=rate, visible=True)
+        self.bars.update(self.tasks[None], advance=done.images, rate=rate)
+        task = next(task for task in self.bars.tasks if task.id == self.tasks[done.key])
+        self.bars.update(task.id, visible=not task.finished)
 
 
 class RunProgress(Progress):
@@ -74,24 +70,31 @@ class RunProgress(Progress):
 
     def runs(self, tasks: list[Any]) -> None:
         """What is to be trained."""
-        if self.bars is None or not tasks:
+        if not tasks:
             return
-        self.overall = self.bars.add_task(f"{len(tasks)} runs", total=len(tasks), rate="")
+        self.add(None, f"{len(tasks)} runs", len(tasks))
         for task in tasks:
-            bar = self.bars.add_task(task.job.run, total=None, rate="", visible=False)
-            self.tasks[task.key] = bar
+            self.add(task.key, task.job.run, None, visible=False)
 
     def part(self, done: Any) -> None:
         """A checkpoint is there."""
-        if self.bars is None or done.key not in self.tasks:
+        if done.key not in self.tasks:
             return
         rate = f"{done.images / done.seconds:,.0f} examples/s" if done.seconds else ""
         last = done.step == done.steps
-        self.bars.update(
-            self.tasks[done.key],
-            total=done.steps,
-            completed=done.step,
-            rate=rate,
-            visible=not last,
-        )
-        self.bars.update(self.overall, advance=int(last), rate=rate)
+        steps = {"total": done.steps, "completed": done.step, "visible": not last}
+        self.bars.update(self.tasks[done.key], rate=rate, **steps)
+        self.bars.update(self.tasks[None], advance=int(last), rate=rate)
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar per thing that is done, hearing (what, how much is done, of how much)."""
+    with Progress(quiet=quiet) as heard:
+
+        def report(what: str, done: int, total: int | None) -> None:
+            if what not in heard.tasks:
+                heard.add(what, what, total)
+            heard.bars.update(heard.tasks[what], completed=done, total=total)
+
+        yield report

@@ -1,69 +1,48 @@
 """``shiftbed interpolate``, ``soup`` and ``linear``: models made of others' weights or features."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from shiftbed.cli.output import AsJson, Level, show
+import shiftbed as sb
+from shiftbed.cli import options as opt
+from shiftbed.cli.output import call, show
+from shiftbed.cli.progress import Progress
 from shiftbed.errors import InputError
 
 _ALPHAS = "0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1"
 _LINE = "torch:FILE?arch=PREFIX:NAME or PREFIX:NAME?weights=FILE"
-Device = Annotated[str, typer.Option(help="cpu, cuda, …")]
-Store = Annotated[Path, typer.Option(help="Where predictions are kept.")]
 
 
 def interpolate(
-    first: Annotated[str, typer.Argument(help=f"Where α = 0: {_LINE}.")],
-    second: Annotated[str, typer.Argument(help="Where α = 1: the same with another file.")],
-    test_sets: Annotated[
-        list[str],
-        typer.Argument(help="Folders, .npz, .csv, .tar …, or NAME@DIR; the ID set first."),
-    ],
-    alphas: Annotated[str, typer.Option(help="Values of α, with commas between.")] = _ALPHAS,
-    store: Store = Path("store"),
-    weights: Annotated[
-        Path, typer.Option(help="Where the mixed weights are written, a file per α.")
-    ] = Path("interpolated"),
-    name: Annotated[
-        str | None, typer.Option(help="The run's name in the store (default: from the files).")
-    ] = None,
-    batch_size: Annotated[int, typer.Option(help="Images per batch.", min=1)] = 64,
-    backend: Annotated[
-        str, typer.Option(help="torch (as the end points are), auto, compile or onnxruntime.")
-    ] = "torch",
-    device: Device = "cpu",
-    level: Level = 0.95,
-    json: AsJson = False,
+    first: str = Argument(help=f"Where α = 0: {_LINE}."),
+    second: str = Argument(help="Where α = 1: the same with another file."),
+    test_sets: list[str] = Argument(
+        help="Folders, .npz, .csv, .tar …, or NAME@DIR; the ID set first."
+    ),
+    alphas: str = Option(_ALPHAS, help="Values of α, with commas between."),
+    store: opt.StoreFolder = Path("store"),
+    weights: Path = Option(
+        Path("interpolated"), help="Where the mixed weights are written, a file per α."
+    ),
+    name: str | None = Option(None, help="The run's name in the store (default: from the files)."),
+    batch_size: int = Option(64, help="Images per batch.", min=1),
+    backend: str = Option(
+        "torch", help="torch (as the end points are), auto, compile or onnxruntime."
+    ),
+    device: opt.Device = "cpu",
+    level: opt.Level = 0.95,
+    json: opt.AsJson = False,
 ) -> None:
     """Evaluate θ = (1−α)θ₀ + αθ₁ along α; every α is a step of one run in the store (thousandths).
 
     The first test set is the ID set, each other one the OOD set of a shift. ρ along α, once models
     to fit the line on are in the store: shiftbed plot --testbed STORE --chart trajectories.
     """
-    from shiftbed.cli.progress import Progress
-    from shiftbed.training.weight_space import interpolate as interpolate_weights
-
-    with Progress(quiet=json) as progress:
-        found = interpolate_weights(
-            first,
-            second,
-            test_sets,
-            alphas=_numbers(alphas),
-            store=store,
-            weights=weights,
-            name=name,
-            batch_size=batch_size,
-            backend=backend,
-            device=device,
-            level=level,
-            report=progress.part,
-            announce=progress.cells,
-        )
-    show(found, json)
-    if found.failed:
-        raise typer.Exit(1)
+    given = locals() | {"alphas": _numbers(alphas)}
+    with Progress(quiet=json) as bars:
+        found = call(sb.interpolate, given, report=bars.part, announce=bars.cells)
+    show(found, json, failed=found.failed)
 
 
 def _numbers(text: str) -> list[float]:
@@ -74,58 +53,36 @@ def _numbers(text: str) -> list[float]:
 
 
 def soup(
-    models: Annotated[list[str], typer.Argument(help=f"Models to average: {_LINE}.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the soup's weights are written.")],
-    how: Annotated[str, typer.Option(help="greedy or uniform.")] = "greedy",
-    held_out: Annotated[
-        str | None, typer.Option(help="Test set that greedy chooses on; keep it out of tests.")
-    ] = None,
-    device: Device = "cpu",
-    level: Level = 0.95,
-    json: AsJson = False,
+    models: list[str] = Argument(help=f"Models to average: {_LINE}."),
+    out: Path = Option(..., "--out", "-o", help="Where the soup's weights are written."),
+    how: str = Option("greedy", help="greedy or uniform."),
+    held_out: str | None = Option(
+        None, help="Test set that greedy chooses on; keep it out of tests."
+    ),
+    device: opt.Device = "cpu",
+    level: opt.Level = 0.95,
+    json: opt.AsJson = False,
 ) -> None:
     """Average the weights of several models, all of them or greedily, into one file."""
-    from shiftbed.training.weight_space import soup as make_soup
-
-    show(make_soup(models, how=how, held_out=held_out, out=out, device=device, level=level), json)
+    show(call(sb.soup, locals()), json)
 
 
 def linear(
-    model: Annotated[
-        str, typer.Argument(help="A network: timm:NAME, torchvision:NAME, nets:NAME …")
-    ],
-    test_sets: Annotated[list[str], typer.Argument(help="Folders, .npz, .csv, .tar …")],
-    train: Annotated[str, typer.Option(help="Images to fit the head on, read as a test set is.")],
-    validation: Annotated[str, typer.Option(help="Images to choose the penalty on.")],
-    start: Annotated[
-        str, typer.Option(help="pretrained, random or file:WEIGHTS: the backbone.")
-    ] = "pretrained",
-    store: Store = Path("store"),
-    features: Annotated[Path, typer.Option(help="Where features are kept.")] = Path("features"),
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where the whole network is written.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="The model's name in the store.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of a random backbone.", min=0)] = 0,
-    device: Device = "cpu",
-    level: Level = 0.95,
-    json: AsJson = False,
+    source: str = Argument(
+        metavar="MODEL", help="A network: timm:NAME, torchvision:NAME, nets:NAME …"
+    ),
+    test_sets: list[str] = Argument(help="Folders, .npz, .csv, .tar …"),
+    train: str = Option(help="Images to fit the head on, read as a test set is."),
+    validation: str = Option(help="Images to choose the penalty on."),
+    start: str = Option("pretrained", help="pretrained, random or file:WEIGHTS: the backbone."),
+    store: opt.StoreFolder = Path("store"),
+    features: Path = Option(Path("features"), help="Where features are kept."),
+    out: Path | None = Option(None, "--out", "-o", help="Where the whole network is written."),
+    name: opt.NameInStore = None,
+    seed: int = Option(0, help="Seed of a random backbone.", min=0),
+    device: opt.Device = "cpu",
+    level: opt.Level = 0.95,
+    json: opt.AsJson = False,
 ) -> None:
     """Logistic regression on a network's features: L-BFGS, ten penalties, chosen on validation."""
-    from shiftbed.training.linear_probe import linear_probe
-
-    found = linear_probe(
-        model,
-        test_sets,
-        train=train,
-        validation=validation,
-        start=start,
-        store=store,
-        features=features,
-        out=out,
-        name=name,
-        seed=seed,
-        device=device,
-        level=level,
-    )
-    show(found, json)
+    show(call(sb.linear_probe, locals()), json)
