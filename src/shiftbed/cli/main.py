@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 import typer
@@ -33,41 +34,19 @@ app.add_typer(catalogue.testbeds, name="testbeds")
 app.add_typer(imports.store, name="store")
 app.add_typer(catalogue.shifts, name="shifts")
 app.add_typer(catalogue.data, name="data")
-app.command("place")(lines.place)
-app.command("fit")(lines.fit)
-app.command("rank")(lines.rank)
-app.command("compare")(lines.compare)
-app.command("groups")(lines.groups)
-app.command("correlate")(lines.correlate)
-app.command("similarity")(predictions.similarity)
-app.command("estimate")(predictions.estimate)
-app.command("mix")(predictions.mix)
-app.command("predictiveness")(studies.predictiveness)
-app.command("predictors")(studies.predictors)
-app.command("factors")(studies.factors)
-app.command("patterns")(studies.patterns)
-app.command("effects")(studies.effects)
-app.command("plan")(lines.plan)
-app.command("plot")(pages.plot)
-app.command("report")(pages.report)
-app.command("serve")(pages.serve)
-app.command("card")(pages.card)
-app.command("import")(imports.import_)
-app.command("reproduce")(catalogue.reproduce)
-app.command("eval")(running.eval_)
-app.command("run")(running.run)
-app.command("score")(running.score)
-app.command("train")(training.train)
-app.command("difficulty")(training.difficulty)
-app.command("transfer")(training.transfer)
-app.command("interpolate")(weights.interpolate)
-app.command("soup")(weights.soup)
-app.command("linear")(weights.linear)
-app.command("probe")(probes.probe)
-app.command("consistency")(predictions.consistency)
-app.command("captions")(imports.captions)
-app.command("corrupt")(corrupt.corrupt)
-app.command("mce")(corrupt.mce)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(lines.place, lines.fit, lines.rank, lines.compare, lines.groups, lines.correlate),
+    *(predictions.similarity, predictions.estimate, predictions.mix),
+    *(studies.predictiveness, studies.predictors, studies.factors, studies.patterns),
+    *(studies.effects, lines.plan, pages.plot, pages.report, pages.serve, pages.card),
+    *(imports.import_, catalogue.reproduce, running.eval_, running.run, running.score),
+    *(training.train, training.difficulty, training.transfer),
+    *(weights.interpolate, weights.soup, weights.linear),
+    *(probes.probe, predictions.consistency, imports.captions, corrupt.corrupt, corrupt.mce),
+)
+"""In the order of ``--help``; the underscore of ``eval_`` and ``import_`` is Python's."""
+for command in COMMANDS:
+    app.command(command.__name__.rstrip("_"))(command)
 
 
 @app.callback(invoke_without_command=True)

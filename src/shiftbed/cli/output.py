@@ -67,12 +67,9 @@ def check_files(output: Path | None, *figures: Path | None) -> None:
     if output is not None:
         check_table_path(output)
     for figure in filter(None, figures):
-        from shiftbed.page import SUFFIXES
+        from shiftbed.page.document import check_suffix
 
-        if figure.suffix.lower() not in SUFFIXES:
-            raise InputError(
-                f"{figure}: a figure is written to {', '.join(SUFFIXES)}, not {figure.suffix!r}"
-            )
+        check_suffix(figure)
 
 
 def check_table_path(path: str | Path) -> str:
