@@ -2,8 +2,8 @@
 
     python -m tools.build_published FOLDER [SYNSETS]
 
-FOLDER holds imagenet_testbed_2020.csv (with _sizes and _size_exceptions), robustnets_2022.csv,
-timm.csv and openclip.csv; SYNSETS lists ImageNet's classes by index. The result is written to
+FOLDER holds imagenet_testbed_2020.csv (with _sizes and _size_exceptions),
+imagenet_testbed_2023.csv, robustnets_2022.csv, timm.csv and openclip.csv; SYNSETS lists ImageNet's classes by index. The result is written to
 src/shiftbed/published_tables. Everything that is decided by a model's name (fit set, parents,
 training data) is decided here, once, and becomes a column; nothing matches names at run time.
 """
@@ -26,6 +26,12 @@ KIND = {
     "ROBUST_INTV": "intervention",
     "LP_ADV": "lp-adversarial",
     "MORE_DATA": "more-data",
+    "LOW_ACCURACY_CNN": "low-accuracy",
+    "LINEAR_PIXELS": "linear-pixels",
+    "NEAREST_NEIGHBORS": "nearest-neighbors",
+    "RANDOM_FEATURES": "random-features",
+    "RANDOM_FORESTS": "random-forests",
+    None: "untyped",
 }
 
 
@@ -54,30 +60,62 @@ MORE_THAN_NAMES |= dict.fromkeys(("FixResNeXt101_32x48d", "FixResNeXt101_32x48d_
 
 
 def imagenet_testbed_2020(folder: Path) -> Testbed:
-    wide = pl.read_csv(folder / "imagenet_testbed_2020.csv")
-    table = wide.drop("model", "type").cast(pl.Float64) / 100
+    return _imagenet_testbed(
+        folder,
+        "2020",
+        pl.read_csv(folder / "imagenet_testbed_2020.csv").rename({"type": "kind"}),
+        left_out=("subsample", "aws", "batch64"),
+        title="204 ImageNet models in 213 settings",
+        source="modestyachts/imagenet-testbed, state of 2020-08-31",
+    )
+
+
+def imagenet_testbed_2023(folder: Path) -> Testbed:
+    return _imagenet_testbed(
+        folder,
+        "2023",
+        pl.read_csv(folder / "imagenet_testbed_2023.csv", infer_schema_length=None),
+        left_out=("resnet50_aws_baseline", "resnet50_imagenet_100percent"),
+        sizes={"imagenet-sketch": 50_889, "ytbb-robust_pm0": 2_030, "ytbb-robust_pm10": 2_030},
+        title="338 ImageNet models in 213 settings, with CLIP, vision transformers and checkpoints",
+        source="modestyachts/imagenet-testbed, state of 2023-08-05",
+    )
+
+
+def _imagenet_testbed(
+    folder: Path,
+    year: str,
+    wide: pl.DataFrame,
+    *,
+    left_out: tuple[str, ...],
+    sizes: dict[str, int] | None = None,
+    **more: str,
+) -> Testbed:
+    """The grid as its authors had it in that year.
+
+    ``left_out`` are words in names of standard models that are no baseline models (duplicates,
+    subsets of the training data); ``sizes`` are those that the figures themselves determine
+    (every accuracy a whole number of images) where the list of sizes has others.
+    """
+    table = wide.drop("model", "kind").cast(pl.Float64) / 100
     names = wide["model"].to_list()
-    types = wide["type"].to_list()
-    fit = [
-        kind == "STANDARD" and not any(word in name for word in ("subsample", "aws", "batch64"))
-        for name, kind in zip(names, types, strict=True)
-    ]
+    kinds = [KIND[kind] for kind in wide["kind"]]
     models = pl.DataFrame(
         {
             "model": names,
-            "kind": [KIND[t] for t in types],
-            "in_fit_set": fit,
+            "kind": kinds,
+            "in_fit_set": [
+                kind == "standard" and not any(word in name for word in left_out)
+                for name, kind in zip(names, kinds, strict=True)
+            ],
             "parent": [_parent(name, set(names)) for name in names],
-            "family": [family_of(name, training_data=MORE_THAN_NAMES.get(name)) for name in names],
+            "family": [_family(*one) for one in zip(names, kinds, strict=True)],
         },
         schema_overrides={"parent": pl.String},
     )
-    sizes = dict(
-        pl.read_csv(folder / "imagenet_testbed_2020_sizes.csv")
-        .select("setting", "test_set_size")
-        .iter_rows()
-    )
-    n = np.array([[sizes[s] for s in table.columns]] * len(names))
+    listed = pl.read_csv(folder / "imagenet_testbed_2020_sizes.csv")
+    known = dict(listed.select("setting", "test_set_size").iter_rows()) | (sizes or {})
+    n = np.array([[known[s] for s in table.columns]] * len(names))
     row, column = {m: i for i, m in enumerate(names)}, {s: i for i, s in enumerate(table.columns)}
     exceptions = pl.read_csv(folder / "imagenet_testbed_2020_size_exceptions.csv")
     for model, setting, size in exceptions.iter_rows():
@@ -85,19 +123,28 @@ def imagenet_testbed_2020(folder: Path) -> Testbed:
             n[row[model], column[setting]] = size
     derived = _imagenet_c(table.columns)
     return testbed(
-        "imagenet-testbed-2020",
+        f"imagenet-testbed-{year}",
         models,
         table,
         n,
-        shifts=_imagenet_shifts(derived),
+        shifts=_imagenet_shifts(
+            derived, wide.row(by_predicate=pl.col("model") == "resnet50", named=True)
+        ),
         derived=derived,
         records=_imagenet_records(table.columns),
-        title="204 ImageNet models in 213 settings",
-        source="modestyachts/imagenet-testbed, state of 2020-08-31",
         licence="MIT",
         citation="Taori, Dave, Shankar, Carlini, Recht, Schmidt: Measuring Robustness to Natural "
         "Distribution Shifts in Image Classification. NeurIPS 2020.",
+        **more,
     )
+
+
+def _family(name: str, kind: str) -> str | None:
+    """By name and by what the paper says of training data; else that there was more of it."""
+    found = family_of(name, training_data=MORE_THAN_NAMES.get(name))
+    if kind == "more-data" and found and "(" not in found:
+        return f"{found} (more data)"
+    return found
 
 
 def _parent(name: str, names: set[str]) -> str | None:
@@ -159,7 +206,11 @@ def _imagenet_records(settings: list[str]) -> dict[str, Setting]:
     return found
 
 
-def _imagenet_shifts(derived: dict[str, tuple[str, ...]]) -> tuple[Shift, ...]:
+def _imagenet_shifts(
+    derived: dict[str, tuple[str, ...]], resnet50: dict[str, float]
+) -> tuple[Shift, ...]:
+    """The shifts; the line of ImageNet-A breaks at the ResNet-50 that it was filtered with."""
+
     def natural(name: str, source: str, target: str, title: str, **more: object) -> Shift:
         kind = more.pop("kind", "natural-dataset")
         full = (
@@ -219,8 +270,8 @@ def _imagenet_shifts(derived: dict[str, tuple[str, ...]]) -> tuple[Shift, ...]:
             "ImageNet-A",
             kind="adversarially-filtered",
             threshold=0.75,
-            knee=0.9186,
-            full_knee=0.7613,
+            knee=resnet50["val-on-imagenet-a-classes"] / 100,
+            full_knee=resnet50["val"] / 100,
         ),
         natural(
             "imagenet-r", "val-on-imagenet-r-classes", "imagenet-r", "ImageNet-R", threshold=0.75
@@ -533,7 +584,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     if len(sys.argv) > 2:
         imagenet_classes(Path(sys.argv[2]))
-    for build in (imagenet_testbed_2020, robustnets_2022, timm, openclip):
+    for build in (imagenet_testbed_2020, imagenet_testbed_2023, robustnets_2022, timm, openclip):
         made = build(folder)
         path = OUT / f"{made.name}.parquet"
         write_testbed(made, path)

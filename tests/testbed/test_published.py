@@ -47,6 +47,7 @@ def test_shapes():
     }
     assert shapes == {
         "imagenet-testbed-2020": (204, 213),
+        "imagenet-testbed-2023": (338, 213),
         "robustnets-2022": (447, 25),
         "timm": (1557, 8),
         "openclip": (121, 38),
@@ -68,6 +69,42 @@ def test_timm_fit_set_is_imagenet_1k_only():
     assert not fit["tag"].str.contains("in21k|in22k|in12k|laion|jft|ig1b|yfcc|openai|clip").any()
     assert not models.filter(pl.col("tag") == "fb_dino")["in_fit_set"].any()
     assert len(fit) > 1000
+
+
+@pytest.mark.parametrize(
+    ("shift", "slope", "intercept", "r2"),
+    [("imagenet-v2", 0.9232, -0.4977, 0.9960), ("objectnet", 0.9809, -1.9283, 0.9525)],
+)
+def test_lines_of_the_newest_grid(shift, slope, intercept, r2):
+    line = sb.published("imagenet-testbed-2023").fit(shift, bootstrap=0)
+    assert line.n == 85
+    assert line.weights[0] == pytest.approx(slope, abs=5e-5)
+    assert line.intercept == pytest.approx(intercept, abs=5e-5)
+    assert line.r2 == pytest.approx(r2, abs=5e-5)
+
+
+def test_clip_stands_above_the_line_of_the_newest_grid():
+    bed = sb.published("imagenet-testbed-2023")
+    table = bed.effective_robustness("imagenet-v2")
+    clip = table.filter(pl.col("model") == "vit_b_32_clip_zeroshot")
+    assert clip["effective"].item() == pytest.approx(0.0563, abs=5e-5)
+    assert clip["out_of_line"].item()
+
+
+def test_sizes_of_the_newest_grid_are_those_of_its_figures():
+    """Every accuracy is a whole number of images, up to the figures' single precision."""
+    bed = sb.published("imagenet-testbed-2023")
+    for setting in ("val", "imagenet-sketch", "ytbb-robust_pm0", "objectnet-1.0-beta"):
+        right = (bed.accuracy(setting) * bed.size(setting))[bed.size(setting) > 0]
+        assert np.abs(right - np.round(right)).max() < 0.01
+
+
+def test_the_newest_grid_has_the_models_of_the_first(imagenet):
+    bed = sb.published("imagenet-testbed-2023")
+    rows = [bed.model_index(name) for name in imagenet.model_names]
+    for setting in ("val", "imagenetv2-matched-frequency-format-val", "imagenet-sketch"):
+        again = bed.accuracy(setting)[rows]
+        assert np.nanmax(np.abs(again - imagenet.accuracy(setting))) < 1e-6
 
 
 def test_openclip_has_a_zero_shot_line():

@@ -34,7 +34,7 @@ def testbeds() -> Listed:
     """The published testbeds with their sizes, sources, licences and citations.
 
     >>> testbeds().frame["testbed"].to_list()
-    ['imagenet-testbed-2020', 'robustnets-2022', 'timm', 'openclip']
+    ['imagenet-testbed-2020', 'imagenet-testbed-2023', 'robustnets-2022', 'timm', 'openclip']
     """
     return Listed(
         frame=pl.DataFrame([_summary(published(name)) for name in PUBLISHED]),

@@ -26,7 +26,13 @@ __all__ = [
     "testbed_from_store",
     "write_testbed",
 ]
-PUBLISHED = ("imagenet-testbed-2020", "robustnets-2022", "timm", "openclip")
+PUBLISHED = (
+    "imagenet-testbed-2020",
+    "imagenet-testbed-2023",
+    "robustnets-2022",
+    "timm",
+    "openclip",
+)
 
 
 @lru_cache(maxsize=len(PUBLISHED))
