@@ -3,9 +3,10 @@
     python -m tools.build_published FOLDER [SYNSETS]
 
 FOLDER holds imagenet_testbed_2020.csv (with _sizes and _size_exceptions),
-imagenet_testbed_2023.csv, robustnets_2022.csv, timm.csv and openclip.csv; SYNSETS lists ImageNet's classes by index. The result is written to
-src/shiftbed/published_tables. Everything that is decided by a model's name (fit set, parents,
-training data) is decided here, once, and becomes a column; nothing matches names at run time.
+imagenet_testbed_2023.csv, robustnets_2022.csv, timm.csv and openclip.csv; SYNSETS lists ImageNet's
+classes by index. The result is written to src/shiftbed/published_tables. Everything that is decided
+by a model's name (fit set, parents, training data) is decided here, once, and becomes a column;
+nothing matches names at run time.
 """
 
 import re

@@ -103,8 +103,9 @@ def test_the_newest_grid_has_the_models_of_the_first(imagenet):
     bed = sb.published("imagenet-testbed-2023")
     rows = [bed.model_index(name) for name in imagenet.model_names]
     for setting in ("val", "imagenetv2-matched-frequency-format-val", "imagenet-sketch"):
-        again = bed.accuracy(setting)[rows]
-        assert np.nanmax(np.abs(again - imagenet.accuracy(setting))) < 1e-6
+        change = np.abs(bed.accuracy(setting)[rows] - imagenet.accuracy(setting))
+        assert np.nanmax(change) < 0.001  # some were evaluated again
+        assert np.nanmedian(change) < 1e-6
 
 
 def test_openclip_has_a_zero_shot_line():
