@@ -126,6 +126,35 @@ def test_null_effects_are_significant_at_the_nominal_rate(unit):
     assert abs(hits / runs - 0.05) < 4 * np.sqrt(0.05 * 0.95 / runs)
 
 
+def test_related_id_sets_of_a_task_are_one_piece_of_evidence():
+    """Differences of a task's ID sets share an effect: by task the null is rejected as said."""
+    rng = np.random.default_rng(8)
+    hits, runs = {"task": 0, "id-set": 0}, 300
+    info = {"augmentation": ["none", "AugMix"]}
+    for _ in range(runs):
+        pairs = []
+        for task in range(9):
+            shared = rng.normal(0, 0.02)
+            for s in range(4):
+                moved = shared + rng.normal(0, 0.01)
+                values = np.array([[0.2, 0.4], [0.2, 0.4 + moved]])
+                named = {"task": f"t{task}", "source": f"s{s}", "target": "o"}
+                metrics = ("id:error", "ood:error")
+                models = ("a", "b")
+                pairs.append(
+                    PairTable(**named, models=models, metrics=metrics, values=values, info=info)
+                )
+        for unit in hits:
+            chosen = None if unit == "task" else unit
+            found = matched_differences(
+                pairs, "ood:error", "augmentation", ["AugMix"], ["none"], unit=chosen
+            )
+            hits[unit] += signed_rank(found.differences).p_value <= 0.05
+    assert len(found.differences) == 36
+    assert hits["task"] / runs < 0.085
+    assert hits["id-set"] / runs > 0.12
+
+
 def test_a_true_effect_is_found_with_its_size():
     pairs = study(np.random.default_rng(3), effect=0.03, sets=36)
     found = matched_differences(

@@ -150,15 +150,44 @@ def test_rows_of_a_model_can_be_kept_together() -> None:
         models=names,
         sources=("a",) * len(twice),
     )
-    naive = factor_analysis(table, factors=3, bootstrap=60)
-    together = factor_analysis(table, factors=3, bootstrap=60, resample="model")
+    naive = factor_analysis(table, factors=3, bootstrap=60, resample="network")
+    together = factor_analysis(table, factors=3, bootstrap=60)
     single = factor_analysis(as_table(DATA), factors=3, bootstrap=60)
     width = [float((f.high - f.low).mean()) for f in (naive, together, single)]
     assert width[0] < 0.85 * width[1]
     assert width[1] == pytest.approx(width[2], rel=0.2)
     assert (together.units, naive.units) == (240, 480)
+    assert (together.resampled, naive.resampled) == ("model", "network")
     with pytest.raises(InputError, match="nothing to resample"):
         factor_analysis(table, factors=3, resample="source")
+
+
+def test_loadings_by_model_cover_and_by_network_do_not() -> None:
+    """One factor; five networks of a model share 70 % of the variance of everything."""
+    truth, inside = np.array([0.8, 0.7, 0.6, 0.5]), {"model": [], "network": []}
+    rng = np.random.default_rng(3)
+
+    def shared(columns: int) -> np.ndarray:
+        model, own = rng.normal(size=(25, 1, columns)), rng.normal(size=(25, 5, columns))
+        return (np.sqrt(0.7) * model + np.sqrt(0.3) * own).reshape(125, columns)
+
+    for _ in range(60):
+        values = shared(1) * truth + shared(4) * np.sqrt(1 - truth**2)
+        table = NetworkTable(
+            networks=tuple(f"n{i}" for i in range(125)),
+            columns=tuple(f"id:m{j}" for j in range(4)),
+            values=values,
+            models=tuple(f"m{i // 5}" for i in range(125)),
+            sources=tuple(f"s{i % 5}" for i in range(125)),
+        )
+        for unit, hits in inside.items():
+            found = factor_analysis(
+                table, factors=1, bootstrap=100, resample=unit, parallel_draws=1
+            )
+            ends = found.low[:, 0], found.high[:, 0]
+            hits.append((ends[0] <= truth) & (truth <= ends[1]))
+    assert np.mean(inside["model"]) >= 0.9
+    assert np.mean(inside["network"]) < 0.85
 
 
 def test_nll_is_squashed_before_anything_else() -> None:
@@ -276,4 +305,4 @@ def test_a_record_knows_its_counts() -> None:
     found: Factors = factor_analysis(as_table(DATA), bootstrap=5)
     assert found.chosen_by == "eigenvalue"
     assert found.draws == 5
-    assert found.interval_note.startswith("percentiles over 5 resamples of the networks")
+    assert found.interval_note.startswith("percentiles over 5 resamples of the models")

@@ -89,7 +89,7 @@ class TestFactors:
         assert all(row["low"] <= row["high"] for row in found["loadings"])
         assert len(found["eigenvalues"]) == 16
         assert found["by_parallel"] >= 3
-        assert found["resampled"] == {"unit": "network", "units": 240, "draws": 20}
+        assert found["resampled"] == {"unit": "model", "units": 80, "draws": 20}
 
     def test_table_files_and_figure(self, shiftbed: Callable, study: Path, tmp_path: Path) -> None:
         for suffix in ("csv", "parquet", "json"):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -33,3 +35,28 @@ def test_the_workflow_gives_a_table(imagenet):
     (table,) = found.tables()
     assert table.columns == ("synthetic", "imagenet-v2")
     assert [row[1] for row in table.rows] == [f"{row['r']:.2f}" for row in rows]
+
+
+def test_checkpoints_of_a_run_are_one_unit(imagenet):
+    """Every model twice, as two checkpoints: the interval is as wide as with each once."""
+    names = {"synthetic": ["avg_pgd"], "natural": ["imagenet-v2"]}
+    once = correlate(imagenet, **names)
+    runs = pl.concat([imagenet.models["model"]] * 2)
+    models = pl.concat([imagenet.models, imagenet.models.with_columns(pl.col("model") + "@2")])
+    twice = replace(
+        imagenet,
+        models=models.with_columns(runs.alias("run"), in_fit_set=models["in_fit_set"]),
+        value=np.tile(imagenet.value, (2, 1)),
+        n=np.tile(imagenet.n, (2, 1)),
+        results={},
+    )
+    by_run, by_model = correlate(twice, **names), correlate(twice, **names, unit="model")
+    width = [float((f.frame["high"] - f.frame["low"])[0]) for f in (once, by_run, by_model)]
+    assert by_run.frame["r"][0] == pytest.approx(once.frame["r"][0], abs=1e-6)
+    n = once.frame["n"][0]
+    assert by_run.frame.select("n", "units").row(0) == (2 * n, n)
+    assert width[2] < 0.8 * width[0]
+    assert width[1] > 0.8 * width[0]
+    assert "too narrow" in by_model.notes[0]
+    with pytest.raises(sb.InputError, match="unit"):
+        correlate(imagenet, **names, unit="image")

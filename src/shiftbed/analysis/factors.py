@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
 
 from shiftbed.analysis.intervals import check_level
 from shiftbed.analysis.loadings import (
@@ -129,7 +130,7 @@ def factor_analysis(
     rotation: str = "equamax",
     kaiser: bool = True,
     bootstrap: int = 500,
-    resample: str = "network",
+    resample: str | None = None,
     level: float = 0.95,
     parallel_draws: int = 500,
     seed: int = 0,
@@ -140,9 +141,13 @@ def factor_analysis(
     chance (``choose_by="parallel"``). Columns without spread, or missing in more than half of
     the networks, are dropped with a reason; then networks with a missing cell are left out.
     Resamples of the networks are extracted again, laid over the loadings (Procrustes), rotated
-    again from there, and matched in sign and order; ``resample`` keeps together all rows of a
-    ``model`` or of a ``source`` (ID data set) where these are not independent.
+    again from there, and matched in sign and order. Networks of one model are not independent, so
+    ``resample`` draws each ``model`` with all its rows (default, where there are two or more);
+    ``source`` draws ID data sets, ``network`` takes rows as independent (which covers 72 % where
+    95 % is said and a model has five rows). With u units, ends are moved away from the draws'
+    median by √(u/(u − 1)) and Student's quantile over the normal one.
     """
+    resample = resample or ("model" if len(set(table.models)) > 1 else "network")
     for what, name, known in (
         ("extraction", extraction, EXTRACTIONS),
         ("rotation", rotation, ROTATIONS),
@@ -177,8 +182,8 @@ def factor_analysis(
     drawn = resampled_loadings(
         values, units, found, loadings, extraction, rotation, kaiser, bootstrap, seed
     )
-    low, high = drawn.ends(drawn.loadings, level)
-    spectrum_low, spectrum_high = drawn.ends(drawn.eigenvalues, level)
+    low, high = drawn.ends(drawn.loadings, level, least=-1.0)
+    spectrum_low, spectrum_high = drawn.ends(drawn.eigenvalues, level, most=float(p))
     communality = (loadings**2).sum(axis=1)
     communality_low, communality_high = drawn.ends((drawn.loadings**2).sum(axis=2), level)
     variance_low, variance_high = drawn.ends((drawn.loadings**2).mean(axis=1), level)
@@ -313,6 +318,8 @@ class FactorDraws:
     """Loadings and eigenvalues of resampled networks."""
 
     asked: int
+    units: int
+    """How many units were drawn from."""
     loadings: Floats
     """(n, p, k)"""
     eigenvalues: Floats
@@ -323,13 +330,19 @@ class FactorDraws:
         """Resamples that gave a solution."""
         return len(self.loadings)
 
-    def ends(self, draws: Floats, level: float) -> tuple[Floats, Floats]:
-        """Percentile intervals over the first axis; NaN if there are fewer than two resamples."""
+    def ends(
+        self, draws: Floats, level: float, *, least: float = 0.0, most: float = 1.0
+    ) -> tuple[Floats, Floats]:
+        """Percentiles over the first axis, widened for few units; NaN without two resamples."""
         if self.n < 2:
             nothing = np.full(draws.shape[1:], np.nan)
             return nothing, nothing
         tail = (1.0 - level) / 2.0
-        low, high = np.quantile(draws, [tail, 1.0 - tail], axis=0)
+        low, middle, high = np.quantile(draws, [tail, 0.5, 1.0 - tail], axis=0)
+        wider = np.sqrt(self.units / (self.units - 1)) * stdtrit(self.units - 1, 1.0 - tail)
+        wider /= ndtri(1.0 - tail)
+        ends = (middle + wider * (end - middle) for end in (low, high))
+        low, high = (np.clip(end, least, most) for end in ends)
         return np.asarray(low), np.asarray(high)
 
     def note(self, unit: str) -> str:
@@ -377,6 +390,7 @@ def resampled_loadings(
         near = near @ turn_planes(rows, np.eye(k), gamma_of(rotation, k), tolerance=1e-6)
     return FactorDraws(
         asked=draws,
+        units=int(units.max()) + 1,
         loadings=np.array([match(one, loadings) for one in near]).reshape(-1, p, k),
         eigenvalues=eigenvalues(stack),
     )

@@ -131,6 +131,7 @@ def correlate(
     synthetic: list[str] | None = Option(None, help="Only these synthetic shifts."),
     natural: list[str] | None = Option(None, help="Only these natural shifts."),
     models: list[str] | None = Option(None, help="Over which models (default kind!=standard)."),
+    unit: str = Option("run", help="What intervals take as independent: run or model."),
     level: opt.Level = 0.95,
     json: opt.AsJson = False,
 ) -> None:

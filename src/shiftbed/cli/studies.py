@@ -26,7 +26,11 @@ def predictiveness(
         help="Recipe column with the backbone's timm name and tag ('model': the models' own "
         "names): its ImageNet, ReaL, V2, Sketch, A and R errors become metrics.",
     ),
-    unit: str = Option("pair", help="What intervals resample: pair or id-set."),
+    unit: str = Option(
+        "two-way",
+        help="What intervals resample: two-way (ID sets and OOD sets), id-set, or pair (as if "
+        "pairs were independent).",
+    ),
     bootstrap: opt.Resamples = 1000,
     seed: opt.ResamplingSeed = 0,
     level: opt.Level = 0.95,
@@ -100,7 +104,11 @@ def factors(
     ),
     rotation: str = Option("equamax", help="equamax, varimax, quartimax or none."),
     kaiser: bool = Option(True, help="Give all metrics equal weight in the rotation."),
-    resample: str = Option("network", help="What intervals resample: network, model or source."),
+    resample: str | None = Option(
+        None,
+        help="What intervals resample: model (with all its rows, default), source (ID sets) or "
+        "network (rows, as if independent).",
+    ),
     kind: opt.Kinds = None,
     task: opt.Tasks = None,
     also: opt.Also = None,
@@ -176,7 +184,11 @@ def effects(
         None, help="less (default): --of is lower (better); greater: higher (worse)."
     ),
     match: list[str] | None = Option(None, help="Columns in which compared networks must agree."),
-    unit: str | None = Option(None, help="One difference per id-set (default), or per network."),
+    unit: str | None = Option(
+        None,
+        help="One difference per task (default where there are two), per id-set, or per network "
+        "(the latter two as if independent).",
+    ),
     select: str | None = Option(None, help="Metric that chooses networks, with architectures."),
     over: str | None = Option(
         None, help="Average architectures over pairs (Table 2, default) or tasks."

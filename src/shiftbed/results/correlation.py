@@ -7,22 +7,28 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from shiftbed.analysis.intervals import pearson
+from shiftbed.analysis.dependence import clustered_pearson
 from shiftbed.display import Cell, Result, Table, number, records
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, unknown
 from shiftbed.results.lines import TESTBED, Source
 from shiftbed.testbed import choose, open_testbed
 from shiftbed.testbed.select import Choice
 
 SYNTHETIC = ("corruption", "adversarial")
+UNITS = ("run", "model")
+"""What counts as independent: a run with all its checkpoints, or every model."""
 NATURAL = ("natural-dataset", "consistency", "adversarially-filtered")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Correlated(Result):
-    """Pearson's r of ρ; ``frame`` has a row per pair: synthetic, natural, r, low, high, n."""
+    """Pearson's r of ρ; ``frame`` has a row per pair of shifts.
+
+    synthetic, natural, r, low, high, n (models), units (what the interval takes as independent).
+    """
 
     testbed: str
+    unit: str
 
     def tables(self) -> Iterable[Table]:
         wide = self.frame.pivot("natural", index="synthetic", values="r")
@@ -32,7 +38,8 @@ class Correlated(Result):
         return [Table.of(title, wide, columns, notes=self.notes)]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"testbed": self.testbed, "correlations": records(self.frame)}
+        found = {"testbed": self.testbed, "unit": self.unit}
+        return found | {"correlations": records(self.frame), "notes": list(self.notes)}
 
 
 def correlate(
@@ -41,17 +48,22 @@ def correlate(
     synthetic: Sequence[str] | None = None,
     natural: Sequence[str] | None = None,
     models: Choice = "kind!=standard",
+    unit: str = "run",
     level: float = 0.95,
 ) -> Correlated:
     """Does ρ on synthetic shifts go with ρ on natural ones? Pearson's r for every pair.
 
     ρ is taken against the fit set's baselines on both sides; r is over ``models`` (by default
-    those that are not standard) that have all cells of both. taori2020, Table 2.
+    those that are not standard) that have all cells of both. taori2020, Table 2. Checkpoints of a
+    run are not independent: intervals leave out whole runs in turn (``clustered_pearson``), or with
+    ``unit`` "model" take every model as independent.
 
     >>> found = correlate(synthetic=["avg_pgd"], natural=["imagenet-v2"])
     >>> found.frame["r"].round(2).to_list()
     [-0.04]
     """
+    if unit not in UNITS:
+        raise unknown("unit", unit, UNITS)
     bed = open_testbed(testbed)
     rows = choose(bed.models, models)
     if not rows.any():
@@ -67,16 +79,29 @@ def correlate(
         for name in names:
             rho[name] = bed.judge(bed.fit(name, bootstrap=0)).effective[rows]
     pairs = [(a, b) for a in wanted["synthetic"] for b in wanted["natural"]]
-    found = [(a, b, *pearson(rho[a], rho[b], level)) for a, b in pairs]
-    sizes = [n for *_, n in found]
+    of = _units(bed.models.filter(pl.Series(rows)), unit)
+    found = [(a, b, *clustered_pearson(rho[a], rho[b], of, level)) for a, b in pairs]
+    sizes, units = [row[-2] for row in found], [row[-1] for row in found]
     note = (
         f"Over {min(sizes)} to {max(sizes)} models each; the JSON has every r with its n and its "
         f"{100 * level:g} % interval."
     )
-    schema = ["synthetic", "natural", "r", "low", "high", "n"]
+    if units != sizes:
+        note += f" Intervals by run: {min(units)} to {max(units)} of them are independent."
+    elif len(set(_units(bed.models.filter(pl.Series(rows)), "run"))) < int(rows.sum()):
+        note += " Checkpoints of a run were taken as independent: these intervals are too narrow."
+    schema = ["synthetic", "natural", "r", "low", "high", "n", "units"]
     return Correlated(
         frame=pl.DataFrame(found, schema=schema, orient="row").fill_nan(None),
         notes=(note,),
         citation=bed.citation,
         testbed=bed.name,
+        unit=unit,
     )
+
+
+def _units(models: pl.DataFrame, unit: str) -> list[str]:
+    """Each model's run, where it has one; else it is a unit of its own."""
+    own = models["model"].to_list()
+    runs = models["run"].to_list() if unit == "run" and "run" in models.columns else own
+    return [f"model {m}" if r is None else f"run {r}" for m, r in zip(own, runs, strict=True)]

@@ -18,6 +18,7 @@ from shiftbed.analysis.effects import (
     mean_over_targets,
     rank_trend,
     signed_rank,
+    unit_of,
 )
 from shiftbed.analysis.intervals import benjamini_hochberg, check_level
 from shiftbed.analysis.pairs import PairTable
@@ -105,6 +106,7 @@ def effects(
     )
 
 
+_UNITS = {"network": "Networks of one ID set", "id-set": "ID sets of one task"}
 _TITLES = {
     "differences": "{column}, {of} minus {against}",
     "architectures": "errors by {column}",
@@ -118,16 +120,19 @@ def _remarks(
 ) -> Iterable[str]:
     """How to read a table."""
     if show == "differences":
-        unit = used["unit"]
+        unit = used["unit"] or frame["unit"][0]
         yield (
             f"One-sided Wilcoxon signed-rank p-values; alternative: {claim}. q: Benjamini–Hochberg "
             f"over the rows. One difference per {unit}; the median with its "
             f"{100 * used['level']:g} % interval."
         )
-        if unit == "id-set" and 0 < max(frame["n"].to_list(), default=0) < 6:
-            yield "Few ID sets: --unit network compares networks, which share an ID set."
-        if unit == "network":
-            yield "Networks of one ID set are not independent: the p-values are too small."
+        if unit == "task" and max(frame["n"].to_list(), default=0) < 5:
+            yield (
+                "Fewer than five tasks cannot reach p < 0.05; --unit id-set takes the ID sets of a "
+                "task as independent."
+            )
+        if used["unit"] in _UNITS:
+            yield f"{_UNITS[unit]} are not independent: the p-values are too small."
     elif show == "architectures":
         chosen_by = frame["chosen_by"][0]
         yield (
@@ -203,7 +208,7 @@ def differences(
     metric: Sequence[str] | None = None,
     alternative: str = "less",
     match: Sequence[str] | None = None,
-    unit: str = "id-set",
+    unit: str | None = None,
     level: float = 0.95,
 ) -> pl.DataFrame:
     """Differences of each metric between recipes, with one-sided Wilcoxon p-values (Fig. 5).
@@ -232,6 +237,7 @@ def differences(
                 "rank_biserial": test.rank_biserial,
                 "p_value": test.p_value,
                 "n": test.n,
+                "unit": unit or unit_of(pairs),
                 "zeros": test.zeros,
                 "networks": found.matched,
                 "unmatched": found.unmatched,

@@ -31,7 +31,7 @@ def factors(
     extraction: str = "minimum-residual",
     rotation: str = "equamax",
     kaiser: bool = True,
-    resample: str = "network",
+    resample: str | None = None,
     kind: Sequence[str] | None = None,
     task: Sequence[str] | None = None,
     also: Sequence[str] | None = None,
@@ -171,10 +171,7 @@ def _remarks(found: Factors, *, repeated: bool) -> Iterable[str]:
     for name, reason in found.dropped:
         yield f"Dropped: {name}: {reason}."
     if repeated and found.resampled == "network":
-        yield (
-            "Models occur with several ID sets; if these are the same weights, their rows are not "
-            "independent: --resample model."
-        )
+        yield "Rows of one model are not independent: these intervals are too narrow."
     heywood = [c for c, flagged in zip(found.columns, found.heywood, strict=True) if flagged]
     if heywood:
         yield (
