@@ -10,6 +10,15 @@ catalogue names.
 """
 
 from shiftbed.catalogue.entries import Domain, DomainTask, KnownShift, TestSetEntry
+from shiftbed.catalogue.identity import (
+    Identity,
+    canonical,
+    identities,
+    identity,
+    is_weak,
+    size,
+    title,
+)
 from shiftbed.catalogue.lookup import (
     count_of_pairs,
     entries,
@@ -26,18 +35,25 @@ from shiftbed.catalogue.maps import common_classes, policy_of, through
 __all__ = [
     "Domain",
     "DomainTask",
+    "Identity",
     "KnownShift",
     "TestSetEntry",
+    "canonical",
     "common_classes",
     "count_of_pairs",
     "entries",
     "find",
     "find_task",
+    "identities",
+    "identity",
+    "is_weak",
     "look_up",
     "names",
     "policy_of",
     "shift",
     "shifts",
+    "size",
     "tasks",
     "through",
+    "title",
 ]

@@ -27,6 +27,7 @@ from shiftbed.analysis.robustness import (
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.scales import LOGIT, Scale
+from shiftbed.testbed.naming import axis_title, find_setting, title_of
 from shiftbed.testbed.select import Choice, choose
 
 Floats = NDArray[np.float64]
@@ -94,9 +95,21 @@ class Testbed:
         raise unknown(f"model in {self.name}", model, names)
 
     def setting_index(self, setting: str) -> int:
+        """Column of that setting; another name of the same test set will do."""
         if setting not in self._columns_of:
-            raise unknown(f"setting in {self.name}", setting, self.settings)
+            found = find_setting(self.settings, setting)
+            if found is None:
+                raise unknown(f"setting in {self.name}", setting, self.settings)
+            setting = found
         return self._columns_of[setting]
+
+    def title_of(self, setting: str) -> str:
+        """What to call a setting in tables and charts: ``ImageNetV2``."""
+        return title_of(self, self.settings[self.setting_index(setting)])
+
+    def axis_title(self, setting: str) -> str:
+        """The same with what is measured: ``ImageNet, top-1 %``."""
+        return axis_title(self, self.settings[self.setting_index(setting)])
 
     def accuracy(self, setting: str) -> Floats:
         """(models,) values in that setting, NaN where missing."""

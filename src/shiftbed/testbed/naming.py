@@ -1,0 +1,98 @@
+"""What a testbed's settings are: the same test sets under other names, their titles and sizes."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shiftbed.catalogue import Identity, canonical, identity, is_weak
+
+if TYPE_CHECKING:
+    from shiftbed.testbed.record import Testbed
+
+
+def find_setting(settings: Iterable[str], name: str) -> str | None:
+    """The setting that ``name`` means, None if it means none of them or more than one.
+
+    >>> find_setting(["val", "imagenet-r"], "ImageNet 1k"), find_setting(["val"], "mine")
+    ('val', None)
+    """
+    meant = canonical(name)
+    found = [one for one in settings if one == name or (meant and canonical(one) == meant)]
+    return found[0] if len(found) == 1 else name if name in found else None
+
+
+def known_test_sets(bed: "Testbed") -> dict[str, Identity]:
+    """Which settings are test sets that the catalogue knows, by setting.
+
+    A name that is a common word (``val``) counts where the number of images is right, or where
+    another setting has a name of the catalogue's that is not.
+    """
+    found = {s: one for s in bed.settings if (one := identity(s)) is not None}
+    named = any(not is_weak(setting) for setting in found)
+    return {
+        setting: one
+        for setting, one in found.items()
+        if not is_weak(setting)
+        or bed.usual_size(setting) in (one.size, *one.also)
+        or (named and not bed.usual_size(setting))
+    }
+
+
+def title_of(bed: "Testbed", setting: str) -> str:
+    """What to call a setting in tables and charts; its name where nothing better is known."""
+    known = known_test_sets(bed).get(setting)
+    if known is not None:
+        return known.title
+    record = bed.records.get(setting)
+    if record is not None and record.perturbation is not None:
+        what = record.perturbation
+        name = what.name.replace("_", " ")
+        if what.severity is not None:
+            name = f"{name} {what.severity}"
+        elif what.kind == "adversarial":
+            name = what.id
+        where = ", on disk" if what.on_disk else ""
+        return f"{_title(record.test_set)}, {name}{where}"
+    if setting in bed.derived or setting not in bed.metrics:
+        titles = [s.title for s in bed.shifts if s.target == setting and s.title]
+        return titles[0] if titles else setting
+    return setting
+
+
+def _title(test_set: str) -> str:
+    found = identity(test_set)
+    return test_set if found is None else found.title
+
+
+def axis_title(bed: "Testbed", setting: str) -> str:
+    """The same with what is measured: ``ImageNet, top-1 %``."""
+    return f"{title_of(bed, setting)}, {bed.metrics.get(setting, 'top-1 %')}"
+
+
+def identity_of(bed: "Testbed", setting: str, known: Mapping[str, Identity]) -> tuple[str, str]:
+    """What two testbeds' settings are joined on: the test set and what is measured.
+
+    Images that are corrupted on disk are the same for everybody; what is done in memory is not,
+    and keeps its name.
+    """
+    metric = bed.metrics.get(setting, "accuracy")
+    if setting in known:
+        return known[setting].name, metric
+    record = bed.records.get(setting)
+    if record is not None and record.perturbation is not None and record.perturbation.on_disk:
+        clean = record.clean.test_set if record.clean is not None else record.test_set
+        return f"{canonical(clean) or clean}+{record.perturbation.label}", metric
+    return setting, metric
+
+
+def sizes_by_name(bed: "Testbed", known: Mapping[str, Identity]) -> NDArray[np.int64]:
+    """The numbers of images, those that are unknown filled in where the test set is known."""
+    n = bed.n.copy()
+    for column, setting in enumerate(bed.settings):
+        size = known[setting].size if setting in known and setting not in bed.metrics else None
+        if size is not None:
+            rows = np.isfinite(bed.value[:, column]) & (n[:, column] <= 0)
+            n[rows, column] = size
+    return n
