@@ -232,10 +232,12 @@ def fit_baseline(
     if not chosen.bounded:
         edge = usable & np.asarray((table <= 0.0) | (table >= 1.0)).any(axis=1)
         if edge.any() and on_boundary != "drop":
-            first = names[int(np.flatnonzero(edge)[0])]
+            found, some = int(edge.sum()), f"{names[int(np.flatnonzero(edge)[0])]!r}"
+            some += f" and {found - 1} more have" if found > 1 else " has"
             raise InputError(
-                f"model {first!r} has an accuracy of exactly 0 or 1, which has no finite "
-                f"{chosen.name}; drop it, clip it, or fit on the linear scale"
+                f"{shift or ood_setting}: {some} an accuracy of exactly 0 or 1 ({found} of "
+                f"{int(usable.sum())} models to fit), which has no finite {chosen.name}; "
+                "on_boundary drop or clip (--on-boundary), or the linear scale, can fit them"
             )
         usable &= ~edge
     row_weights = np.ones(len(table)) if weights is None else np.asarray(weights, np.float64)

@@ -24,7 +24,7 @@ CIFAR_CLASSES = (
 @cache
 def known_test_sets() -> dict[str, TestSetEntry]:
     """Test sets over ImageNet's classes and over CIFAR-10's, by name."""
-    read = _read("test_sets.toml")
+    read = read_data("test_sets.toml")
     found = {}
     for table in read["test_sets"]:
         fields = read["of"][table.get("family", "imagenet")] | table
@@ -40,13 +40,14 @@ def known_test_sets() -> dict[str, TestSetEntry]:
 def known_tasks() -> dict[str, DomainTask]:
     """wenzel2022's ten tasks in the order of Table S1, and the digits, by name."""
     found = {}
-    for table in _read("tasks.toml")["tasks"]:
+    for table in read_data("tasks.toml")["tasks"]:
         domains = [Domain(**_tuples({"folders": [d["name"]]} | d)) for d in table["domains"]]
         found[table["name"]] = DomainTask(**_tuples(table | {"domains": domains}))
     return found
 
 
-def _read(name: str) -> dict[str, Any]:
+def read_data(name: str) -> dict[str, Any]:
+    """A TOML file of the catalogue's data."""
     return tomllib.loads((files("shiftbed") / "catalogue" / "data" / name).read_text("utf-8"))
 
 

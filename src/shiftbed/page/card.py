@@ -14,12 +14,16 @@ import numpy as np
 import polars as pl
 
 from shiftbed import __version__
+from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
 from shiftbed.display import Cell, Result, Table, counted, interval, p_value, percent, points
 from shiftbed.errors import InputError
 from shiftbed.page.findings import findings
+from shiftbed.results.caveats import badges, caveat_notes, doubts
+from shiftbed.results.lines import interval_notes
 from shiftbed.results.plot import open_source
+from shiftbed.results.sources import Results, joined
 from shiftbed.store import PredictionStore
 from shiftbed.testbed.record import Testbed
 
@@ -94,21 +98,23 @@ def card(
     *,
     output: str | Path | None = None,
     shifts: Sequence[str] | None = None,
+    others: Sequence[Results] = (),
+    on_boundary: OnBoundary = "raise",
     level: float = 0.95,
     fdr: float = 0.05,
 ) -> Card:
     """A section for a model card: accuracies, ρ with intervals, label policies, caveats.
 
-    ``output`` is a .md or .html file to write it to.
+    ``output`` is a .md or .html file to write it to; ``others`` are as for ``rank``.
     """
     suffix = None if output is None else Path(output).suffix.lower()
     if suffix not in (None, ".md", ".html"):
         raise InputError(f"{output}: a card is written to .md or .html, not {suffix!r}")
-    source = open_source(testbed)
+    source = open_source(joined(testbed, others) if others else testbed)
     bed = source.testbed
     row = bed.model_index(model)
     name = bed.model_names[row]
-    found = findings(source, shifts, fdr=fdr, level=level)
+    found = findings(source, shifts, fdr=fdr, level=level, on_boundary=on_boundary)
     mine = found.robustness.filter(pl.col("model") == name)
     if not len(mine):
         raise InputError(f"{name!r} was evaluated on no shift of {bed.name} that has a line")
@@ -122,7 +128,7 @@ def card(
         opening=_opening(bed, name, mine, fdr),
         accuracies=_accuracies(bed, row, list(used), source.policies, level),
         robustness=_robustness(mine, lines, level),
-        caveats=tuple(_caveats(mine, lines, found.not_computed)),
+        caveats=tuple(_caveats(mine, found.not_computed)),
         citations=tuple(c for c in (bed.citation, f"Computed by shiftbed {__version__}.") if c),
         output=None if output is None else Path(output),
     )
@@ -142,7 +148,10 @@ def _opening(testbed: Testbed, name: str, mine: pl.DataFrame, fdr: float) -> str
             f"accuracy predicts: it is not out of line among the {baseline} (false discovery rate "
             f"{fdr:g})."
         )
-    parts = [f"{r['shift']} ({100 * r['effective']:+.1f} points)" for r in out.head(5).to_dicts()]
+    parts = []
+    for row in out.head(5).to_dicts():
+        said = "; ".join([f"{points(row['effective'], 1)} points", *doubts(row)])
+        parts.append(f"{row['shift']} ({said})")
     more = f" and {len(out) - 5} more" if len(out) > 5 else ""
     return (
         f"{name} is out of line among the {baseline} on {len(out)} of {len(mine)} distribution "
@@ -179,7 +188,7 @@ def _robustness(mine: pl.DataFrame, lines: dict[str, Any], level: float) -> Tabl
         f"{100 * level:g} % interval": lambda r: interval(r["low"], r["high"]) or "–",
         "τ (points)": lambda r: points(r["relative"]) or "–",
         "q": ("q_value", p_value),
-        "Verdict": lambda r: "out of line" if r["out_of_line"] else "on the line",
+        "Verdict": badges,
         "Line to be trusted": lambda r: (
             (f"no: {r['line_reason']}" if r["line_reason"] else "yes")
             + f" (n = {r['line_n']}, R² {r['line_r2']:.3f})"
@@ -188,25 +197,11 @@ def _robustness(mine: pl.DataFrame, lines: dict[str, Any], level: float) -> Tabl
     return Table.of("Effective robustness ρ", rows, columns)
 
 
-def _caveats(
-    mine: pl.DataFrame, lines: dict[str, Any], failed: Sequence[tuple[str, str]]
-) -> list[str]:
-    said = []
-    if not mine["paired"].all():
-        said.append(
-            "Intervals of ρ are conservative: only accuracies are known, so images that models "
-            "share count as independent."
-        )
-    weak = [name for name in mine["shift"] if lines[name]["reason"]]
-    if weak:
-        said.append(f"The line is not to be trusted on {', '.join(weak)}.")
-    beyond = mine.filter("extrapolated")["shift"].to_list()
-    if beyond:
-        said.append(f"The line is extrapolated to this model on {', '.join(beyond)}.")
+def _caveats(mine: pl.DataFrame, failed: Sequence[tuple[str, str]]) -> list[str]:
+    said = [*interval_notes(mine), *caveat_notes(mine, most=len(mine) * 10)]
     if mine["fitted"].any():
         said.append("The model is itself one of those the lines go through.")
-    said += [f"Not computed: {name} ({why})." for name, why in failed]
-    return said
+    return said + [f"Not computed: {name} ({why})." for name, why in failed]
 
 
 def _markdown(text: str) -> str:

@@ -6,15 +6,14 @@ from typing import Any
 
 import polars as pl
 
-from shiftbed.analysis.baseline import Baseline
-from shiftbed.analysis.trust import Limits, trust_line
+from shiftbed.analysis.baseline import OnBoundary
+from shiftbed.display import counted
 from shiftbed.errors import InputError
 from shiftbed.records import Shift
+from shiftbed.results.caveats import headline, judge
 from shiftbed.results.correlation import NATURAL
 from shiftbed.results.plot import Source, open_source
 from shiftbed.testbed.record import Testbed
-
-TRUSTED_R2 = 0.9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,7 +23,7 @@ class Findings:
     lines: pl.DataFrame
     """shift, id, ood, n, slopes, intercepts, r2, mae, reason (why not to trust it, or null)."""
     robustness: pl.DataFrame
-    """As ``Testbed.effective_robustness`` gives it."""
+    """As ``results.caveats.judge`` gives it: ρ, verdict, trust and caveats of every model."""
     not_computed: tuple[tuple[str, str], ...]
     """Shifts without a line, with the reason."""
     fdr: float
@@ -44,67 +43,39 @@ def findings(
     *,
     fdr: float = 0.05,
     level: float = 0.95,
+    on_boundary: OnBoundary = "raise",
 ) -> Findings:
-    """Fit and judge the given shifts (default: the natural ones, or all if there are none).
-
-    A line is trusted if its R² in scaled space is at least 0.9 and nothing else that
-    ``analysis.trust`` checks speaks against it.
-    """
+    """Fit and judge the given shifts (default: the natural ones, or all if there are none)."""
     opened = open_source(source)
     testbed = opened.testbed
     chosen = [testbed.shift(name) for name in shifts] if shifts else _default(testbed)
     if not chosen:
         raise InputError(f"testbed {testbed.name} has no shifts to report on")
-    lines, fitted, failed = [], [], []
-    for shift in chosen:
-        try:
-            line = opened.line(shift)
-        except InputError as error:
-            failed.append((shift.name, str(error)))
-            continue
-        fitted.append(line)
-        doubts = _doubts(testbed, shift, line)
-        lines.append(
-            {
-                "shift": shift.name,
-                "id": " + ".join(shift.source),
-                "ood": shift.target,
-                "n": line.n,
-                "slopes": [weight for piece in line.lines for weight in piece.weights],
-                "intercepts": [piece.intercept for piece in line.lines],
-                "r2": line.r2,
-                "mae": line.mae,
-                "reason": "; ".join(doubts) or None,
-            }
-        )
-    if not fitted:
-        raise InputError(f"no shift of {testbed.name} could be fitted: {failed[0][1]}")
+    usual = opened.line if on_boundary == "raise" else None
+    judged = judge(testbed, chosen, level=level, fdr=fdr, fit=usual, on_boundary=on_boundary)
+    lines = [
+        {
+            "shift": shift.name,
+            "id": " + ".join(shift.source),
+            "ood": shift.target,
+            "n": line.n,
+            "slopes": [weight for piece in line.lines for weight in piece.weights],
+            "intercepts": [piece.intercept for piece in line.lines],
+            "r2": line.r2,
+            "mae": line.mae,
+            "reason": "; ".join(trust.reasons) or None,
+        }
+        for shift, line, trust in judged.lines
+    ]
     table = pl.DataFrame(lines, schema_overrides={"reason": pl.String})
-    robustness = testbed.robustness(fitted, fdr=fdr, level=level)
+    failed = judged.not_computed
     return Findings(
         lines=table,
-        robustness=robustness,
-        not_computed=tuple(failed),
+        robustness=judged.frame,
+        not_computed=failed,
         fdr=fdr,
-        sentences=tuple(_sentences(testbed, table, robustness, failed, fdr, level)),
+        sentences=tuple(_sentences(testbed, table, judged.frame, failed, fdr, level)),
     )
-
-
-def _doubts(testbed: Testbed, shift: Shift, line: Baseline) -> list[str]:
-    """What speaks against a line through the fit set."""
-    if len(shift.source) > 1 or shift.knee is not None:
-        return [f"R² {line.r2:.2f} is below {TRUSTED_R2:g}"] if line.r2 < TRUSTED_R2 else []
-    rows = testbed.fit_set(shift)
-    sizes = (testbed.usual_size(shift.source[0]), testbed.usual_size(shift.target))
-    found = trust_line(
-        testbed.accuracy(shift.source[0])[rows],
-        testbed.accuracy(shift.target)[rows],
-        models=[m for m, fitted in zip(testbed.model_names, rows, strict=True) if fitted],
-        sizes=sizes if min(sizes) > 0 else None,
-        limits=Limits(r2=TRUSTED_R2),
-        line=line,
-    )
-    return list(found.reasons)
 
 
 def _default(testbed: Testbed) -> list[Shift]:
@@ -127,7 +98,9 @@ def _sentences(
     weak = lines.filter(pl.col("reason").is_not_null())
     if len(weak):
         names = ", ".join(f"{r['shift']} ({r['reason']})" for r in weak.to_dicts())
-        said.append(("warning", f"Lines not to be trusted: {names}."))
+        said.append(("warning", f"Lines through the baseline models not to be trusted: {names}."))
+    for row in robustness.filter(pl.col("artefact").is_not_null()).to_dicts():
+        said.append(("note", f"{row['model']} on {row['shift']}: {row['artefact']}."))
     said += [("warning", f"Not computed: {name} ({why}).") for name, why in failed]
     if not robustness["paired"].all():
         said.append(
@@ -158,10 +131,16 @@ def _unusual(out: pl.DataFrame, robustness: pl.DataFrame, fdr: float, level: flo
         f"{models} out of line on at least one shift (unusual among baseline models, false "
         f"discovery rate {fdr:g}): {len(out)} of {len(robustness)} pairs of model and shift."
     )
-    if not len(out):
-        return text
-    best = out.sort("effective", descending=True).row(0, named=True)
-    return f"{text} The largest: {_one(best, level)}."
+    best = headline(out)
+    if best is not None:
+        text += f" The largest: {_one(best, level)}."
+    unfair = out.filter(~pl.col("trusted") | pl.col("artefact").is_not_null())
+    if len(unfair):
+        text += (
+            f" {counted(len(unfair), 'pair')} left out of that: the line is not trusted, or the "
+            "test set was filtered with the model, or the model trained on it."
+        )
+    return text
 
 
 def _own(testbed: Testbed, robustness: pl.DataFrame) -> list[tuple[str, str]]:

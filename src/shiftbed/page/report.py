@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
+from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.atomic import write_atomically
 from shiftbed.display import Result, Table, counted
 from shiftbed.errors import InputError
 from shiftbed.page.document import chart_json, page
 from shiftbed.page.findings import Findings, findings
 from shiftbed.records import Shift
+from shiftbed.results.caveats import doubts
 from shiftbed.results.plot import Missing, Source, View, gallery, open_source
 from shiftbed.store import PredictionStore
 from shiftbed.testbed.combine import combine
@@ -68,6 +69,7 @@ def report(
     *,
     shifts: Sequence[str] | None = None,
     fdr: float = 0.05,
+    on_boundary: OnBoundary = "raise",
     opening: str | Path | Sequence[str] = (),
     refresh: bool = False,
 ) -> Report:
@@ -76,13 +78,14 @@ def report(
     ``sources`` are testbeds or stores, or their names or paths; given several, the first one's
     lines judge the models of the others. Charts that need predictions per image come from the
     stores among them. ``opening`` are paragraphs of the author's own, before everything else, or
-    a text file of them; ``refresh`` lets a served page look for newer data.
+    a text file of them; ``on_boundary`` says what becomes of baseline models at exactly 0 or 1, as
+    for ``fit``; ``refresh`` lets a served page look for newer data.
     """
     alone = isinstance(sources, str | Path | Testbed | PredictionStore)
     given: Sequence[Any] = [sources] if alone else list(sources)  # type: ignore[arg-type]
     opened = [open_source(one) for one in given]
     source = opened[0] if len(opened) == 1 else _together(opened)
-    found = findings(source, shifts, fdr=fdr)
+    found = findings(source, shifts, fdr=fdr, on_boundary=on_boundary)
     own = tuple(("finding", text) for text in _paragraphs(opening))
     found = replace(found, sentences=(*own, *found.sentences))
     views, missing = gallery(source)
@@ -211,18 +214,24 @@ def _shift(testbed: Testbed, found: Findings, shift: Shift) -> dict[str, Any]:
         one = line[0]
         record["line"] = {k: one[k] for k in ("n", "slopes", "intercepts", "r2", "mae")}
         record["reason"] = one["reason"]
-        record["robustness"] = _robustness(testbed, found, shift.name)
+        record |= _robustness(testbed, found, shift.name)
     return record
 
 
-def _robustness(testbed: Testbed, found: Findings, shift: str) -> dict[str, list[float | None]]:
-    """ρ, its interval and its q-value, in the order of the models."""
+def _robustness(testbed: Testbed, found: Findings, shift: str) -> dict[str, Any]:
+    """ρ with its verdict in the order of the models; caveats by their number among ``caveats``."""
     rows = {r["model"]: r for r in found.robustness.filter(shift=shift).to_dicts()}
-    wanted = ("effective", "low", "high", "q_value")
-    return {
-        key: [_short(rows[m][key]) if m in rows else None for m in testbed.model_names]
-        for key in wanted
-    }
+    mine = [rows.get(model) for model in testbed.model_names]
+    texts = list(dict.fromkeys(text for row in rows.values() for text in row["caveats"]))
+    at = {text: i for i, text in enumerate(texts)}
+    numbers, words = (
+        ("effective", "low", "high", "q_value"),
+        ("verdict", "extrapolated", "interval"),
+    )
+    columns: dict[str, Any] = {k: [_short(r[k]) if r else None for r in mine] for k in numbers}
+    columns |= {k: [r[k] if r else None for r in mine] for k in words}
+    columns["caveats"] = [[at[text] for text in r["caveats"]] if r else None for r in mine]
+    return {"robustness": columns, "caveats": texts}
 
 
 def _short(value: float | None) -> float | None:
@@ -231,8 +240,8 @@ def _short(value: float | None) -> float | None:
 
 def _out_of_line(found: Findings) -> list[list[Any]]:
     keys = ["model", "kind", "shift", "source", "target", "effective", "low", "high", "q_value"]
-    out: pl.DataFrame = found.out_of_line.select(keys)
-    return [list(row) for row in out.iter_rows()]
+    rows = found.out_of_line.to_dicts()
+    return [[*(row[key] for key in keys), ", ".join(doubts(row))] for row in rows]
 
 
 def _source(bed: Testbed) -> dict[str, Any]:

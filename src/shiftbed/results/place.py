@@ -11,10 +11,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
-from shiftbed.analysis.intervals import benjamini_hochberg, check_fractions, check_level
-from shiftbed.display import Cell, Row, Table, interval, p_value, percent, points, records
+from shiftbed.analysis.baseline import OnBoundary
+from shiftbed.analysis.intervals import check_fractions, check_level
+from shiftbed.display import Cell, Table, counted, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
+from shiftbed.results.caveats import badges, caveat_notes, failure_notes, in_words, judge
 from shiftbed.results.lines import Drawn, Source, adhoc, interval_notes
 from shiftbed.results.sensitivity import Sensitivity
 from shiftbed.results.sensitivity import sensitivity as sensitivity_of
@@ -27,9 +29,12 @@ _SHIFT = (
     "shift", "predicted", "effective", "low", "high", "prediction_low", "prediction_high",
     "p_value", "extrapolated", "q_value", "out_of_line", "paired", "fit_share", "id_share",
     "ood_share", "source", "target", "n_id", "n_ood", "relative", "reference", "share_of_gap",
-    "boundary",
+    "boundary", "interval", "families", "r2", "trusted", "id_settings", "flags", "artefact",
+    "verdict", "caveats",
 )  # fmt: skip
 _NEAREST = 5
+_SAID = 5
+"""Shifts that are told in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +72,14 @@ class Placed(Drawn):
             f"{100 * self.level:g} % interval": lambda row: interval(row["low"], row["high"]),
             "baseline models": lambda row: interval(row["prediction_low"], row["prediction_high"]),
             "p": ("p_value", p_value),
-            "verdict": _verdict,
+            "verdict": badges,
         }
         title = f"{self.model} on {self.testbed.name}"
-        yield Table.of(title, self.frame, columns, notes=self.notes)
+        said = [in_words(row, self.level) for row in records(self.frame.head(_SAID))]
+        left = len(self.frame) - len(said)
+        more = [f"{counted(left, 'more shift')} in the table."] if left else []
+        yield Table(title=title, notes=(*said, *more))
+        yield Table.of("", self.frame, columns, notes=self.notes)
         for one in self.sensitivity or ():
             yield from one.tables()
         if len(self.nearest):
@@ -115,6 +124,7 @@ def place(
     fit_on: Choice = None,
     threshold: float | None = None,
     knee: float | str | None = "published",
+    on_boundary: OnBoundary = "raise",
     level: float = 0.95,
     fdr: float = 0.05,
     sensitivity: bool = False,
@@ -126,7 +136,8 @@ def place(
     testbed's own images, by setting, as .npz files. ``model`` places a model of the testbed
     instead. ``multi`` controls for all given ID settings at once (a plane) instead of one each;
     ``parent`` is the model it derives from, for relative robustness. ``sensitivity`` adds ρ under
-    every defensible choice. False discoveries (``fdr``) are counted over this model's shifts. The
+    every defensible choice. False discoveries (``fdr``) are counted over the models judged on a
+    shift, as in every other command. A shift that cannot be fitted does not block another. The
     other options are those of ``fit``.
 
     >>> placed = place("imagenet-testbed-2020", {"val": 0.7613}, {"imagenet-v2": 0.6321})
@@ -147,19 +158,17 @@ def place(
         shifts = _shifts(bed, list(sides[0]), list(sides[1]), multi)
         bed = _with_model(bed, name, {**sides[0], **sides[1]}, parent)
     options: dict[str, Any] = {"scale": scale, "models": fit_on, "threshold": threshold}
-    options["knee"] = knee
-    table = bed.effective_robustness(shifts, level=level, **options)
-    own = table.filter(pl.col("model") == name)
+    options |= {"knee": knee, "on_boundary": on_boundary}
+    found = judge(bed, shifts, level=level, fdr=fdr, **options)
+    own = found.frame.filter(pl.col("model") == name)
     if not len(own):
         raise InputError(f"{name!r} has no accuracy on both sides of any shift of {bed.name}")
-    q = pl.Series("q_value", benjamini_hochberg(own["p_value"]), nan_to_null=True)
-    own = own.with_columns(q, (q <= fdr).alias("out_of_line"))
     there = set(own["shift"])
     shifts = [shift for shift in shifts if shift.name in there]
     tried = [sensitivity_of(bed, name, one, level=level) for one in shifts if sensitivity]
     return Placed(
         frame=own,
-        notes=tuple(_notes(bed, own)),
+        notes=(*_notes(bed, own), *failure_notes(found.not_computed)),
         citation=bed.citation,
         model=name,
         testbed=bed,
@@ -167,7 +176,7 @@ def place(
         options=options,
         level=level,
         marked=(name,),
-        nearest=_nearest(table.head(0) if multi else table, own),
+        nearest=_nearest(found.frame.clear() if multi else found.frame, own),
         sensitivity=tuple(tried) if sensitivity else None,
     )
 
@@ -310,20 +319,6 @@ def _nearest(table: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
     return others[np.argsort(gap, kind="stable")[:_NEAREST]].select(columns)
 
 
-def _verdict(row: Row) -> str:
-    if row["out_of_line"]:
-        words = ["out of line"]
-    elif row["low"] is None:
-        words = ["within the baseline models' spread"]
-    elif not row["low"] <= 0 <= row["high"]:
-        words = ["off the line, within the baseline models' spread"]
-    else:
-        words = ["on the line"]
-    words += ["extrapolated"] if row["extrapolated"] else []
-    words += ["an accuracy of 0 or 1"] if row["boundary"] else []
-    return ", ".join(words)
-
-
 def _notes(bed: Testbed, frame: pl.DataFrame) -> list[str]:
     notes = [
         f"All in points. ρ = OOD − what the {bed.line} predicts from ID. The interval says how "
@@ -338,4 +333,4 @@ def _notes(bed: Testbed, frame: pl.DataFrame) -> list[str]:
     ]
     if shares:
         notes.append("Variance of ρ from " + "; ".join(shares) + ".")
-    return notes + interval_notes(frame)
+    return notes + interval_notes(frame) + caveat_notes(frame)

@@ -7,15 +7,27 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import benjamini_hochberg, check_level
 from shiftbed.display import Cell, Row, Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
+from shiftbed.results.caveats import (
+    caveat_notes,
+    doubts,
+    failure_notes,
+    headline,
+    in_words,
+    judge,
+)
 from shiftbed.results.lines import TESTBED, Drawn, Source, find_shift, interval_notes
+from shiftbed.results.sources import Results, joined
 from shiftbed.scales import Scale
-from shiftbed.testbed import choose, open_testbed
+from shiftbed.testbed import choose
 from shiftbed.testbed.select import Choice
 
+_SAID = 5
+"""Shifts that are told in words."""
 SORTED_BY = ("effective", "relative", "p_value", "target")
 
 
@@ -27,6 +39,8 @@ class Ranked(Drawn):
     title: str
     most: int
     """How many rows are shown; 0 for all."""
+    not_computed: tuple[tuple[str, str], ...] = ()
+    """Shifts without a line, with the reason."""
 
     @property
     def shown(self) -> pl.DataFrame:
@@ -43,13 +57,32 @@ class Ranked(Drawn):
             f"{100 * self.level:g} % interval": _interval,
             "τ": ("relative", points),
             "p": ("p_value", p_value),
-            "": lambda row: "out of line" if row["out_of_line"] else "",
+            "": _badges,
         }
+        if self.frame["testbed"].n_unique() > 1:
+            columns["testbed"] = "testbed"
         notes = [f"{len(self.shown)} of {len(self.frame)} rows. {self.notes[0]}", *self.notes[1:]]
-        return [Table.of(self.title, self.shown, columns, notes=notes, left=3)]
+        return [
+            Table(title=self.title, notes=(self.headline,)),
+            Table.of("", self.shown, columns, notes=notes, left=3),
+        ]
+
+    @property
+    def headline(self) -> str:
+        """The largest ρ that is no artefact and whose line is trusted, in words."""
+        best = headline(self.frame)
+        if best is None:
+            return "No model is out of line on a line that is trusted."
+        return f"Largest: {best['model']} on {in_words(best, self.level)}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {"n": len(self.frame), "models": records(self.shown)}
+        largest = headline(self.frame)
+        return {
+            "n": len(self.frame),
+            "largest": None if largest is None else [largest["model"], largest["shift"]],
+            "models": records(self.shown),
+            "not_computed": [list(one) for one in self.not_computed],
+        }
 
 
 def rank(
@@ -62,6 +95,9 @@ def rank(
     fit_on: Choice = None,
     threshold: float | None = None,
     full_id: bool = False,
+    knee: float | str | None = "published",
+    on_boundary: OnBoundary = "raise",
+    others: Sequence[Results] = (),
     only: Choice = "all",
     by: str = "effective",
     most: int = 15,
@@ -72,6 +108,9 @@ def rank(
 
     ``only`` narrows the models that are ranked, not those that are fitted (``fit_on``); ``by``
     is effective, relative, p_value or target; ``most`` is how many rows are shown, 0 for all.
+    ``others`` are further testbeds, stores or files of results, whose models the testbed's lines
+    judge too. A model that its test set was filtered with or that was trained on it, and any model
+    on a line that is not trusted, is listed with that badge and is not called the largest.
 
     >>> rank("imagenet-testbed-2020", "imagenet-v2").frame["model"][0]
     'resnet152-imagenet11k'
@@ -81,7 +120,7 @@ def rank(
     if most < 0:
         raise InputError(f"most must not be negative (0 shows all rows), got {most}")
     check_level(fdr, "fdr")
-    bed = open_testbed(testbed)
+    bed = joined(testbed, others)
     several = shift is None and not id and not ood
     wanted = None if several else find_shift(bed, shift, id, ood)
     if full_id and several and not any(one.full_source for one in bed.shifts):
@@ -90,20 +129,25 @@ def rank(
     if full_id:
         shifts = tuple(s.on_full_source() if s.full_source or wanted else s for s in shifts)
     options: dict[str, Any] = {"scale": scale, "models": fit_on, "threshold": threshold}
-    found = bed.effective_robustness(shifts, level=level, fdr=fdr, **options)
+    options |= {"knee": knee, "on_boundary": on_boundary}
+    judged = judge(bed, shifts, level=level, fdr=fdr, **options)
     names = bed.models.filter(pl.Series(choose(bed.models, only)))["model"]
-    found = found.filter(pl.col("model").is_in(names.implode()))
+    found = judged.frame.filter(pl.col("model").is_in(names.implode()))
+    found = found.sort(by, descending=by != "p_value", nulls_last=True)
     notes = [
         "ρ and τ in points. 'out of line': unusual among the baseline models at a false "
         f"discovery rate of {fdr:g}.",
         *interval_notes(found),
+        *caveat_notes(found.head(most) if most else found),
+        *failure_notes(judged.not_computed),
     ]
     return Ranked(
-        frame=found.sort(by, descending=by != "p_value", nulls_last=True),
+        frame=found,
         notes=tuple(notes),
         citation=bed.citation,
         title=f"{bed.name}: {'all shifts' if wanted is None else wanted.name}",
         most=most,
+        not_computed=judged.not_computed,
         testbed=bed,
         shifts=shifts,
         options=options,
@@ -115,17 +159,26 @@ def _interval(row: Row) -> str:
     return interval(row["low"], row["high"])
 
 
+def _badges(row: Row) -> str:
+    return ", ".join([*(["out of line"] if row["out_of_line"] else []), *doubts(row)])
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Compared(Drawn):
     """Two models a and b, and the difference of their effective robustness.
 
     ``frame`` has a row per shift: ID and OOD accuracy and ρ with its interval of each (id_a, …),
-    then the difference ρ(a) − ρ(b) with low, high, p_value, q_value and paired.
+    then the difference ρ(a) − ρ(b) with low, high, p_value, q_value and paired, and the caveats.
     """
 
     models: tuple[str, str]
+    fdr: float
+    rows: pl.DataFrame
+    """Both models on every shift, as ``rank`` lists them: ρ, verdict, trust, caveats, …"""
     not_evaluated: tuple[str, ...]
     """Shifts on which one of the two was not evaluated."""
+    not_computed: tuple[tuple[str, str], ...] = ()
+    """Shifts without a line, with the reason."""
 
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Cell] = {"shift": "shift"}
@@ -135,20 +188,46 @@ class Compared(Drawn):
         columns |= {"ρ A − ρ B": ("difference", points), "interval": _interval}
         columns["q"] = ("q_value", p_value)
         title = f"{self.testbed.name}: A = {self.models[0]}, B = {self.models[1]}"
-        return [Table.of(title, self.frame, columns, notes=self.notes)]
+        said = tuple(self._in_words(row) for row in records(self.frame.head(_SAID)))
+        return [
+            Table(title=title, notes=said),
+            Table.of("", self.frame, columns, notes=self.notes),
+        ]
+
+    def _in_words(self, row: Row) -> str:
+        better = self.models[0 if row["difference"] > 0 else 1]
+        told = row["q_value"] is not None and row["q_value"] <= self.fdr
+        who = f"{better} is more robust" if told else "no difference in robustness can be told"
+        around = f", {100 * self.level:g} % interval {_interval(row)}" if _interval(row) else ""
+        return f"{row['shift']}: {who} (ρ A − ρ B {points(row['difference'])} points{around})."
 
     def to_dict(self) -> dict[str, Any]:
-        shifts = [
-            {
-                "shift": row["shift"],
-                **{key: [row[f"{key}_a"], row[f"{key}_b"]] for key in ("id", "ood", "effective")},
-                **{key: row[key] for key in ("difference", "low", "high")},
-                **{key: row[key] for key in ("p_value", "paired", "q_value")},
-            }
-            for row in records(self.frame)
-        ]
+        shifts = []
+        for row in records(self.frame):
+            both = [_row(self.rows, model, row["shift"]) for model in self.models]
+            shifts.append(
+                {
+                    "shift": row["shift"],
+                    **{k: [row[f"{k}_a"], row[f"{k}_b"]] for k in ("id", "ood", "effective")},
+                    **{k: row[k] for k in ("difference", "low", "high", "p_value", "paired")},
+                    "q_value": row["q_value"],
+                    **{k: [one[k] for one in both] for k in ("source", "extrapolated", "verdict")},
+                    **{k: both[0][k] for k in ("trusted", "r2", "families", "id_settings")},
+                    "interval": row["interval"],
+                    "caveats": row["caveats"],
+                    "rows": both,
+                }
+            )
         found = {"models": list(self.models), "shifts": shifts}
-        return found | {"not_evaluated": list(self.not_evaluated)}
+        return found | {
+            "not_evaluated": list(self.not_evaluated),
+            "not_computed": [list(one) for one in self.not_computed],
+        }
+
+
+def _row(rows: pl.DataFrame, model: str, shift: str) -> dict[str, Any]:
+    wanted = (pl.col("model") == model) & (pl.col("shift") == shift)
+    return rows.row(by_predicate=wanted, named=True)
 
 
 def compare(
@@ -159,55 +238,73 @@ def compare(
     shift: str | Shift | Sequence[str | Shift] | None = None,
     scale: str | Scale = "logit",
     fit_on: Choice = None,
+    on_boundary: OnBoundary = "raise",
+    others: Sequence[Results] = (),
     level: float = 0.95,
+    fdr: float = 0.05,
 ) -> Compared:
     """Two models of a testbed on its shifts (or those given): ρ of each, and the difference.
 
     Image noise that both share cancels in the difference, so its interval is not that of two
-    separate measurements. q-values control the false discovery rate over the shifts.
+    separate measurements. q-values of differences control the false discovery rate over the shifts;
+    what ``rank`` says of each model (``rows``), ``fdr`` over the models judged on a shift.
+    ``others`` are as for ``rank``.
 
     >>> found = compare("resnet50", "vgg16", shift="imagenet-v2")
     >>> found.frame["difference"].round(4).to_list()
     [-0.0044]
     """
-    bed = open_testbed(testbed)
-    rows = [bed.model_index(a), bed.model_index(b)]
-    names = (bed.model_names[rows[0]], bed.model_names[rows[1]])
+    bed = joined(testbed, others)
+    at = [bed.model_index(a), bed.model_index(b)]
+    names = (bed.model_names[at[0]], bed.model_names[at[1]])
     given = [shift] if isinstance(shift, str | Shift) else shift
-    options: dict[str, Any] = {"scale": scale, "models": fit_on}
-    found, shifts, skipped = [], [], []
+    options: dict[str, Any] = {"scale": scale, "models": fit_on, "on_boundary": on_boundary}
+    there, skipped = [], []
     for one in [bed.shift(s) for s in given] if given else bed.shifts:
-        values = bed.value[rows][:, [bed.setting_index(s) for s in (*one.source, one.target)]]
-        if not np.isfinite(values).all():
+        values = [bed.accuracy(setting)[at] for setting in (*one.source, one.target)]
+        if np.isfinite(values).all():
+            there.append(one)
+        else:
             skipped.append(one.name)
-            continue
-        line = bed.fit(one, bootstrap=0, **options)
-        judged = bed.judge(line, level=level)
+    if not there:
+        raise InputError(f"{names[0]!r} and {names[1]!r} were not both evaluated on any shift")
+    judged = judge(bed, there, level=level, fdr=fdr, **options)
+    rows = judged.frame.filter(pl.col("model").is_in(names))
+    found = []
+    for one, line, _ in judged.lines:
         gap = asdict(bed.difference(line, *names, level=level))
         record: dict[str, Any] = {"shift": one.name}
-        for i, which in enumerate("ab"):
-            record |= {f"id_{which}": values[i, 0], f"ood_{which}": values[i, -1]}
-            for key in ("effective", "low", "high"):
-                record[f"{key}_{which}"] = getattr(judged, key)[rows[i]]
+        caveats: list[str] = []
+        for which, model in zip("ab", names, strict=True):
+            row = _row(rows, model, one.name)
+            record |= {f"id_{which}": row["source"], f"ood_{which}": row["target"]}
+            record |= {f"{key}_{which}": row[key] for key in ("effective", "low", "high")}
+            caveats += row["caveats"]
         record |= {"difference": gap.pop("effective"), **gap}
-        found.append(record)
-        shifts.append(one)
-    if not found:
-        raise InputError(f"{names[0]!r} and {names[1]!r} were not both evaluated on any shift")
-    frame = pl.DataFrame(found).with_columns(
+        how = None if np.isnan(gap["low"]) else "paired" if gap["paired"] else "independent"
+        found.append({"interval": how, **record, "caveats": list(dict.fromkeys(caveats))})
+    frame = pl.DataFrame(found, schema_overrides={"caveats": pl.List(pl.String)}).with_columns(
         pl.Series("q_value", benjamini_hochberg([one["p_value"] for one in found]))
     )
     frame = frame.with_columns(pl.col(pl.Float64).fill_nan(None))
     notes = [f"Not evaluated for both: {', '.join(skipped)}."] if skipped else []
     return Compared(
         frame=frame,
-        notes=(*notes, *interval_notes(frame)),
+        notes=(
+            *notes,
+            *interval_notes(frame),
+            *caveat_notes(rows),
+            *failure_notes(judged.not_computed),
+        ),
         citation=bed.citation,
         testbed=bed,
-        shifts=tuple(shifts),
+        shifts=tuple(shift for shift, _, _ in judged.lines),
         options=options,
         level=level,
         marked=names,
         models=names,
+        fdr=fdr,
+        rows=rows,
         not_evaluated=tuple(skipped),
+        not_computed=judged.not_computed,
     )

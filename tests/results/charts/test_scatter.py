@@ -99,7 +99,7 @@ def test_boundary_and_missing_models_are_counted(small: Testbed) -> None:
 
 
 def test_a_boundary_model_in_the_fit_is_refused_or_named(small: Testbed) -> None:
-    with pytest.raises(InputError, match="'m28' has an accuracy of exactly 0 or 1"):
+    with pytest.raises(InputError, match=r"^s: 'm28' has an accuracy of exactly 0 or 1 \(1 of"):
         scatter(small, "s", models="all")
     chart = scatter(small, "s", models="all", on_boundary="drop")
     assert not chart.fitted[chart.models.index("m28")]

@@ -62,7 +62,7 @@ function linesTable() {
 }
 
 function outOfLine() {
-  const header = ["model", "kind", "shift", "ID", "OOD", "rho", "low", "high", "q"];
+  const header = ["model", "kind", "shift", "ID", "OOD", "rho", "low", "high", "q", "but"];
   const rows = DATA.out_of_line;
   const shown = rows.slice(0, 25);
   return make(
@@ -74,7 +74,7 @@ function outOfLine() {
       make(
         "table",
         {},
-        make("thead", {}, make("tr", {}, ["Model", "Kind", "Shift", "ID", "OOD", "ρ (points)", "95 % interval", "q"].map((h) => make("th", { scope: "col" }, h)))),
+        make("thead", {}, make("tr", {}, ["Model", "Kind", "Shift", "ID", "OOD", "ρ (points)", "95 % interval", "q", "But"].map((h) => make("th", { scope: "col" }, h)))),
         make(
           "tbody",
           {},
@@ -90,6 +90,7 @@ function outOfLine() {
               make("td", { class: "number" }, points(r[5])),
               make("td", { class: "number" }, known(r[6]) ? `${points(r[6])} … ${points(r[7])}` : "–"),
               make("td", { class: "number" }, r[8] < 1e-4 ? "<0.0001" : number(r[8])),
+              make("td", {}, r[9]),
             ),
           ),
         ),

@@ -215,7 +215,8 @@ function describe(i, x, y, shift, fit) {
   const stored = shift?.robustness;
   if (stored && known(stored.effective[i])) {
     const around = known(stored.low[i]) ? `, 95 % interval ${points(stored.low[i])} … ${points(stored.high[i])}` : "";
-    lines.push(`ρ as published: ${points(stored.effective[i])} points${around}; q = ${short(stored.q_value[i])}`);
+    lines.push(`ρ as published: ${points(stored.effective[i])} points${around}; q = ${short(stored.q_value[i])}: ${stored.verdict[i]}`);
+    for (const caveat of stored.caveats[i]) lines.push(`but: ${shift.caveats[caveat]}`);
   }
   return lines;
 }

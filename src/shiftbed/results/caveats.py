@@ -1,0 +1,274 @@
+"""No verdict without its caveats: rows of ρ, and all that a reader must know about each.
+
+``judge`` is what place, rank, compare, groups, cards, charts and the page call: for one model and
+shift all of them have the same ρ, interval, verdict, trust and caveats. q-values control the false
+discovery rate over the models judged on a shift, whichever other shifts are looked at.
+
+A line is *trusted* by one rule: nothing that ``analysis.trust`` checks speaks against the line
+through the baseline models it was fitted on. Models that are only judged have no say in it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from shiftbed.analysis.baseline import Baseline
+from shiftbed.analysis.trust import Limits, Trust, trust_line
+from shiftbed.catalogue.artefacts import artefact
+from shiftbed.display import Row, counted, interval, percent, points
+from shiftbed.errors import InputError
+from shiftbed.records import Shift
+from shiftbed.testbed.record import Testbed
+
+TRUSTED_R2 = 0.9
+_TEXTS = pl.List(pl.String)
+_MOST = 8
+"""Caveats that are printed below a table; JSON has all."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Verdicts:
+    """Models judged on shifts, with their caveats."""
+
+    frame: pl.DataFrame
+    """As ``Testbed.effective_robustness``, and per row: testbed, interval, families, r2, trusted,
+    id_settings, artefact (why it is no headline, or null), verdict, caveats."""
+    lines: tuple[tuple[Shift, Baseline, Trust], ...]
+    not_computed: tuple[tuple[str, str], ...]
+    """Shifts without a line, with the reason."""
+
+
+def judge(
+    testbed: Testbed,
+    shifts: Sequence[Shift],
+    *,
+    level: float = 0.95,
+    fdr: float = 0.05,
+    fit: Callable[[Shift], Baseline] | None = None,
+    **options: Any,
+) -> Verdicts:
+    """Every model of a testbed on shifts; one that cannot be fitted does not block another.
+
+    ``options`` are those of ``Testbed.fit``; ``fit`` gives lines that are fitted already.
+
+    >>> from shiftbed.testbed import published
+    >>> bed = published("imagenet-testbed-2020")
+    >>> found = judge(bed, [bed.shift("imagenet-a")]).frame.filter(model="resnet50")
+    >>> found["artefact"].to_list()
+    ['ImageNet-A keeps only images that this ResNet-50 got wrong']
+    """
+    frames, lines, failed = [], [], []
+    for shift in shifts:
+        try:
+            line = fit(shift) if fit else testbed.fit(shift, bootstrap=0, **options)
+        except InputError as error:
+            if len(shifts) == 1:
+                raise
+            failed.append((shift.name, str(error)))
+            continue
+        trust = trust_of(testbed, line)
+        rows = testbed.robustness([line], level=level, fdr=fdr)
+        frames.append(with_caveats(testbed, shift, line, trust, rows))
+        lines.append((shift, line, trust))
+    if not frames:
+        why = failed[0][1] if failed else "it has none"
+        raise InputError(f"no shift of {testbed.name} could be fitted: {why}")
+    return Verdicts(frame=pl.concat(frames), lines=tuple(lines), not_computed=tuple(failed))
+
+
+def trust_of(testbed: Testbed, line: Baseline) -> Trust:
+    """Whether a line should be trusted, over the baseline models that it was fitted on."""
+    if len(line.id_settings) > 1 or len(line.lines) > 1:
+        why = (f"R² {line.r2:.2f} is below {TRUSTED_R2:g}",) if line.r2 < TRUSTED_R2 else ()
+        return Trust(trusted=not why, reasons=why, checks=(), n=line.n)
+    rows = [testbed.model_index(name) for name in line.models]
+    sizes = (testbed.usual_size(line.id_settings[0]), testbed.usual_size(line.ood_setting))
+    return trust_line(
+        testbed.accuracy(line.id_settings[0])[rows],
+        testbed.accuracy(line.ood_setting)[rows],
+        models=line.models,
+        sizes=sizes if min(sizes) > 0 else None,
+        scale=line.scale,
+        limits=Limits(r2=TRUSTED_R2),
+        line=line,
+    )
+
+
+def with_caveats(
+    testbed: Testbed, shift: Shift, line: Baseline, trust: Trust, rows: pl.DataFrame
+) -> pl.DataFrame:
+    """Rows of one shift with what they lack of the columns that ``Verdicts.frame`` has."""
+    lacking = {k: v for k, v in _statistics(line, trust).items() if k not in rows.columns}
+    homes = testbed.models["testbed"] if "testbed" in testbed.models.columns else None
+    home = dict(zip(testbed.model_names, homes, strict=True)) if homes is not None else {}
+    models = rows["model"].to_list()
+    rows = rows.with_columns(
+        pl.Series("testbed", [home.get(name) or testbed.name for name in models], pl.String),
+        pl.Series("artefact", _artefacts(testbed, shift, models), pl.String),
+        **lacking,
+    )
+    said = [pl.lit(text) for text in _of_line(testbed, shift, line, trust)]
+    caveats = pl.concat_list(*said, *_of_rows(line)).list.drop_nulls().list.concat("flags")
+    return rows.with_columns(_verdict().alias("verdict"), caveats.alias("caveats"))
+
+
+def _statistics(line: Baseline, trust: Trust) -> dict[str, pl.Expr]:
+    """The columns that only the statistics of a line give."""
+    how = pl.when("paired").then(pl.lit("paired")).otherwise(pl.lit("independent"))
+    return {
+        "interval": pl.when(pl.col("low").is_not_null()).then(how),
+        "families": pl.lit(None, pl.Int64),
+        "r2": pl.lit(line.r2, pl.Float64),
+        "trusted": pl.lit(trust.trusted),
+        "id_settings": pl.lit(list(line.id_settings), _TEXTS),
+        "flags": pl.lit([], _TEXTS),
+    }
+
+
+# --- what there is to say -------------------------------------------------------------------------
+
+
+def _of_line(testbed: Testbed, shift: Shift, line: Baseline, trust: Trust) -> list[str]:
+    """Caveats that hold for every model on a shift."""
+    said = []
+    whole = next(
+        (s for s in testbed.shifts if (s.name, s.target) == (shift.name, shift.target)), shift
+    )
+    if shift.full_source is not None:
+        said.append(f"ID accuracy on the class twin {shift.source[0]}, not on all classes")
+    elif whole.full_source is not None and whole.full_source in shift.source:
+        said.append(f"ID accuracy on all of {whole.full_source}, not on the OOD set's classes")
+    if not trust.trusted:
+        reasons = "; ".join(trust.reasons)
+        said.append(
+            f"the line through {counted(line.n, 'baseline model')} is not trusted: {reasons}"
+        )
+    edge = _at_boundary(testbed, line)
+    if edge:
+        said.append(f"{counted(edge, 'baseline model')} at exactly 0 or 1 left out of the fit")
+    return said
+
+
+def _at_boundary(testbed: Testbed, line: Baseline) -> int:
+    """How many models were left out of a fit because the scale has no place for 0 or 1."""
+    rows = [testbed.model_index(name) for name in line.left_out]
+    values = testbed.value[rows][
+        :, [testbed.setting_index(s) for s in (*line.id_settings, line.ood_setting)]
+    ]
+    edge = np.isfinite(values).all(axis=1) & ((values <= 0) | (values >= 1)).any(axis=1)
+    for piece in line.lines[1:]:
+        edge &= np.abs(values[:, 0] - piece.low) > 1e-9
+    return 0 if line.scale.bounded else int(edge.sum())
+
+
+def _of_rows(line: Baseline) -> list[pl.Expr]:
+    """Caveats that hold for some models on a shift; null for the others."""
+    ends = [f"{percent(low, 1)} to {percent(high, 1)} %" for low, high in line.support.tolist()]
+    unknown = pl.col("low").is_null() & ((pl.col("n_id") == 0) | (pl.col("n_ood") == 0))
+    found = {
+        f"extrapolated: ID accuracy beyond the fitted {' and '.join(ends)}": pl.col("extrapolated"),
+        "number of test images unknown: no measurement interval": unknown,
+        "an accuracy of exactly 0 or 1, moved to (k+½)/(n+1) where the scale needs it": pl.col(
+            "boundary"
+        ),
+    }
+    said = [pl.when(holds).then(pl.lit(text)) for text, holds in found.items()]
+    return [*said, pl.col("artefact")]
+
+
+def _artefacts(testbed: Testbed, shift: Shift, models: Sequence[str]) -> list[str | None]:
+    """Why a model is no headline on this shift, for each model."""
+    told: Mapping[str, str] = {}
+    if "training_data" in testbed.models.columns:
+        data = testbed.models["training_data"].cast(pl.String).fill_null("")
+        told = dict(zip(testbed.model_names, data.to_list(), strict=True))
+    perturbation = _perturbation(testbed, shift.target)
+    return [artefact(name, shift.target, perturbation, told.get(name, "")) for name in models]
+
+
+def _perturbation(testbed: Testbed, setting: str) -> str:
+    """The corruption of a setting, or of all the settings it is the mean of."""
+    names = set()
+    for part in testbed.derived.get(setting, (setting,)):
+        record = testbed.records.get(part)
+        names.add(record.perturbation.name if record and record.perturbation else "")
+    return names.pop() if len(names) == 1 else ""
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def _verdict() -> pl.Expr:
+    """What a row of ρ says, by itself."""
+    on_line = (pl.col("low") <= 0) & (pl.col("high") >= 0)
+    return (
+        pl.when("out_of_line")
+        .then(pl.lit("out of line"))
+        .when(pl.col("low").is_null())
+        .then(pl.lit("within the baseline models' spread"))
+        .when(on_line)
+        .then(pl.lit("on the line"))
+        .otherwise(pl.lit("off the line, within the baseline models' spread"))
+    )
+
+
+def doubts(row: Row) -> list[str]:
+    """In a word each, what speaks against relying on a verdict."""
+    found = {
+        "extrapolated": row["extrapolated"],
+        "an accuracy of 0 or 1": row["boundary"],
+        "line not trusted": not row["trusted"],
+        "artefact": row["artefact"],
+    }
+    return [word for word, holds in found.items() if holds]
+
+
+def badges(row: Row) -> str:
+    """The verdict with its doubts, for a column of a table."""
+    return ", ".join([row["verdict"], *doubts(row)])
+
+
+def in_words(row: Row, level: float) -> str:
+    """A row of ρ as a sentence."""
+    known = interval(row["low"], row["high"])
+    around = f", {100 * level:g} % interval {known}" if known else ""
+    more = "more" if row["effective"] > 0 else "less"
+    said = {
+        "out of line": f"{more} robust than baseline models of its ID accuracy",
+        "on the line": "as robust as its ID accuracy predicts",
+    }.get(row["verdict"], f"{more} accurate than predicted, but no more than baseline models vary")
+    but = "".join(f"; {word}" for word in doubts(row))
+    return f"{row['shift']}: {said} (ρ {points(row['effective'])} points{around}{but})."
+
+
+def headline(rows: pl.DataFrame) -> Row | None:
+    """The largest ρ among rows out of line that are no artefact and whose line is trusted."""
+    fair = rows.filter(pl.col("out_of_line") & pl.col("trusted") & pl.col("artefact").is_null())
+    best = fair.sort("effective", descending=True, nulls_last=True).head(1)
+    return best.row(0, named=True) if len(best) else None
+
+
+def caveat_notes(rows: pl.DataFrame, most: int = _MOST) -> list[str]:
+    """Every caveat of these rows once, with the shifts and the number of models it is about."""
+    long = rows.select("model", "shift", pl.col("caveats").alias("caveat")).explode("caveat")
+    long = long.drop_nulls("caveat")
+    alone, size = rows["model"].n_unique() == 1, dict(rows.group_by("shift").len().iter_rows())
+    notes = []
+    for (caveat,), part in long.group_by(["caveat"], maintain_order=True):
+        shifts = part["shift"].unique(maintain_order=True).to_list()
+        whole = alone or len(part) == sum(size[one] for one in shifts)
+        where = ", ".join(shifts[:4]) + (f" and {len(shifts) - 4} more" if len(shifts) > 4 else "")
+        who = "" if whole else f"{counted(part['model'].n_unique(), 'model')} on "
+        notes.append(f"{who}{where}: {caveat}.")
+    left = len(notes) - most
+    return notes[:most] + ([f"{counted(left, 'more caveat')} in the JSON."] if left > 0 else [])
+
+
+def failure_notes(not_computed: Sequence[tuple[str, str]]) -> list[str]:
+    """Shifts without a line, in words; the first few of many."""
+    said = [f"Not computed: {name} ({why})." for name, why in not_computed[:_MOST]]
+    left = len(not_computed) - _MOST
+    return said + ([f"Not computed: {counted(left, 'more shift')}."] if left > 0 else [])
