@@ -219,8 +219,6 @@ def test_what_is_printed():
         "subset of 3 of 10 classes, logits sliced before argmax; "
         "2 of 3 classes mapped to 1 by mean of softmax"
     )
-    assert full(1000).is_full
-    assert not multi_label().is_full
 
 
 def test_keys_tell_policies_apart():

@@ -36,7 +36,7 @@ def rows_of(tmp_path, text, **asked):
     (tmp_path / "c.csv").write_text(text)
     problems = Problems()
     frames = list(batches(tmp_path / "c.csv", Asked(**asked), problems))
-    return frames[0], {k: n for k, n in problems.counts.items() if n}
+    return frames[0], {k: n for k, n in problems.items() if n}
 
 
 def test_tags_come_before_text(tmp_path):

@@ -16,7 +16,7 @@ def read(path, **asked):
     problems = Problems()
     frames = list(read_delimited(path, Asked(**asked), problems))
     rows = [row for frame in frames for row in frame.iter_rows(named=True)]
-    return rows, dict(problems.counts)
+    return rows, dict(problems)
 
 
 @given(st.lists(st.tuples(FIELD, FIELD), max_size=6))

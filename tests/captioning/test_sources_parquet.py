@@ -8,7 +8,7 @@ from shiftbed.errors import InputError
 def read(path, **asked):
     problems = Problems()
     frames = list(read_parquet(path, Asked(**asked), problems))
-    return pl.concat(frames), dict(problems.counts)
+    return pl.concat(frames), dict(problems)
 
 
 def test_rows_in_slices(tmp_path, monkeypatch):

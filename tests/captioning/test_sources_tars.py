@@ -20,7 +20,7 @@ def write_tar(path, members):
 def read(path, **asked):
     problems = Problems()
     rows = [r for f in read_tar(path, Asked(**asked), problems) for r in f.iter_rows(named=True)]
-    return rows, dict(problems.counts)
+    return rows, dict(problems)
 
 
 def test_text_and_json_members(tmp_path):

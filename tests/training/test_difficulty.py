@@ -11,7 +11,7 @@ from shiftbed.errors import InputError
 from shiftbed.training import difficulty as module
 from shiftbed.training.difficulty import design, difficulty, train_member
 from shiftbed.training.networks import Network
-from shiftbed.training.select import difficulty_rows, read_scores
+from shiftbed.training.select import difficulty_rows, read_scores, scores_of
 from tests.training.digit_runs import SEEN, digits, images, network, training_data
 
 
@@ -126,7 +126,8 @@ def test_an_ensemble_finds_wrong_labels_hard(small, tmp_path):
     assert table.columns == ["example", "label", "score", "consistency", "low", "high", "n"]
     assert (table["low"] <= table["consistency"]).all()
     assert (table["n"] == 2).all()
-    rows = difficulty_rows(data.examples, data.labels, scores, keep="hardest", count=5)
+    hard = scores_of(kept["csv"], data.examples)
+    rows = difficulty_rows(data.examples, data.labels, hard, keep="hardest", count=5)
     assert np.bincount(data.labels[rows]).tolist() == [5] * 10
     picked = {data.examples[row] for row in rows}
     assert len(picked & swapped) >= 8

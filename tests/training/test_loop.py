@@ -236,9 +236,9 @@ class TestNames:
         for _ in range(3):
             for _ in range(10):
                 made.step()
-                schedule.after_step()
+                schedule.after("step")
             rates.append(made.param_groups[0]["lr"])
-            schedule.after_epoch()
+            schedule.after("epoch")
         assert rates == pytest.approx([1.0, 0.1, 0.01])
 
     def test_objectives_and_hooks(self):

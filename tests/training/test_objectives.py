@@ -153,7 +153,7 @@ def test_so_many_old_batches_per_new_batch(pretrained, ratio, together):
     )
     trained(run)
     assert run.step == 2
-    assert objective.batches.served == 2 * ratio
+    assert objective.served == 2 * ratio
     assert objective.state() == {"served": 2 * ratio}
 
 
@@ -191,10 +191,10 @@ def test_old_batches_go_on_where_they_stopped(pretrained):
         for _ in range(2)
     )
     for _ in range(7):
-        first.objective.batches.next()
+        first.objective.next_old()
     second.objective.load_state(first.objective.state())
     for _ in range(8):
-        one, other = first.objective.batches.next(), second.objective.batches.next()
+        one, other = first.objective.next_old(), second.objective.next_old()
         assert np.array_equal(one.rows, other.rows)
 
 
@@ -359,7 +359,7 @@ def test_a_strong_pull_stays_nearer(pretrained):
 def test_the_shared_head_serves_old_and_new_data(pretrained):
     run, objective = mapped_run(pretrained, data="old", ratio=2)
     trained(run)
-    assert objective.batches.served == 40
+    assert objective.served == 40
     assert accuracy(run.network, classes=5) > 0.9
     assert accuracy(objective.written(run.network)) > 0.9
     assert objective.outputs(5) == 10

@@ -344,7 +344,7 @@ def test_pruned_digits_are_still_read(method: str) -> None:
         ({"method": "magnitude", "sparsity": 80}, "write 0.8"),
         ({"method": "magnitude", "sparsity": "0.8"}, "must be a number"),
         ({"method": "magnitude", "sparsity": 0.8, "scope": "layer"}, "scope"),
-        ({"method": "magnitude", "sparsity": 0.8, "at": 1.0}, "share"),
+        ({"method": "magnitude", "sparsity": 0.8, "at": 1.0}, "prune.at must be a number in"),
         ({"method": "gradual", "sparsity": 0.8, "start": 0.5, "stop": 0.5}, "above start"),
         ({"method": "gradual", "sparsity": 0.8, "prunings": 0}, "from 1"),
         ({"method": "lottery-ticket", "sparsity": 0.8, "rounds": 1.5}, "whole number"),

@@ -137,7 +137,10 @@ class TestErrors:
             (changed(data='"digit"'), "unknown data set 'digit'; did you mean 'digits'"),
             (changed(data='{name = "digits", shot = 10}'), "did you mean 'shots'"),
             (changed(data='{mix = [["digits"]], lambda = 0.5}'), "mix must be two names"),
-            (changed(data='{mix = [["digits", "other"]], lambda = 2}'), "between 0 and 1"),
+            (
+                changed(data='{mix = [["digits", "other"]], lambda = 2}'),
+                "lambda must be a number in",
+            ),
             (changed(data="{mix = {digits = 0.5, other = 0.2}, total = 9}"), "add up to 1"),
             (changed(epochs="0"), "epochs must be a whole number from 1, got 0"),
             (changed(steps="5"), "needs epochs or steps, one of them"),
@@ -175,7 +178,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("head", "said"),
         [
-            (HEAD.replace("held_out = 0.1", "held_out = 1.5"), "above 0 and below 1"),
+            (HEAD.replace("held_out = 0.1", "held_out = 1.5"), "held_out must be a number in"),
             (HEAD.replace("held_out", "hold_out"), "did you mean 'held_out'"),
             (HEAD + "thread = 2\n", "unknown key"),
             (HEAD.replace('ood = "faint"', 'ood = "fain"'), "did you mean 'faint'"),

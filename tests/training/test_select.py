@@ -18,6 +18,7 @@ from shiftbed.training.select import (
     mix_counts,
     ranked,
     read_scores,
+    scores_of,
 )
 
 SETS = st.lists(st.integers(0, 4), min_size=1, max_size=60)
@@ -153,10 +154,9 @@ class TestDifficulty:
     def test_easiest_and_hardest(self, labels, count, seed):
         examples, y = named(labels)
         generator = np.random.default_rng(seed)
-        scores = {e: float(generator.integers(0, 4)) for e in examples}
-        hard = np.array([scores[e] for e in examples])
-        easiest = difficulty_rows(examples, y, scores, keep="easiest", count=count)
-        hardest = difficulty_rows(examples, y, scores, keep="hardest", count=count)
+        hard = generator.integers(0, 4, len(examples)).astype(float)
+        easiest = difficulty_rows(examples, y, hard, keep="easiest", count=count)
+        hardest = difficulty_rows(examples, y, hard, keep="hardest", count=count)
         for label in set(labels):
             own = hard[y == label]
             n = min(count, len(own))
@@ -165,21 +165,23 @@ class TestDifficulty:
 
     def test_over_all_classes(self):
         examples, y = named([0, 0, 1, 1])
-        scores = dict(zip(examples, [3.0, 1.0, 2.0, 4.0], strict=True))
-        rows = difficulty_rows(examples, y, scores, keep="hardest", count=2, per_class=False)
+        hard = np.array([3.0, 1.0, 2.0, 4.0])
+        rows = difficulty_rows(examples, y, hard, keep="hardest", count=2, per_class=False)
         assert sorted(rows) == [0, 3]
 
     def test_random_ignores_scores(self):
         examples, y = named([0] * 30)
-        a = difficulty_rows(examples, y, dict.fromkeys(examples, 1.0), keep="random", count=5)
-        b = difficulty_rows(
-            examples, y, {e: i for i, e in enumerate(examples)}, keep="random", count=5
-        )
+        a = difficulty_rows(examples, y, np.ones(30), keep="random", count=5)
+        b = difficulty_rows(examples, y, np.arange(30.0), keep="random", count=5)
         assert sorted(a) == sorted(b)
 
-    def test_a_missing_score(self):
-        with pytest.raises(InputError, match="no difficulty score for example 'image-1'"):
-            difficulty_rows(*named([0, 0]), {"image-0": 1.0}, keep="easiest", count=1)
+    @pytest.mark.parametrize("lines", ["a,1\n", "a,1\nb,nan\n", "a,1\nb,inf\n"])
+    def test_a_score_that_is_missing_or_not_finite(self, tmp_path, lines):
+        path = tmp_path / "scores.csv"
+        path.write_text("example,score\n" + lines)
+        assert scores_of(path, ["data/a"]).tolist() == [1.0]
+        with pytest.raises(InputError, match="no finite difficulty score for example 'data/b'"):
+            scores_of(path, ["data/a", "data/b"])
 
     def test_files(self, tmp_path):
         path = tmp_path / "scores.csv"

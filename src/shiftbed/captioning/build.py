@@ -8,10 +8,10 @@ the second finds all rows of these images, so that no copy of a test image stays
 import hashlib
 import io
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from shiftbed.captioning.sources import Asked, Problems, batches, expand
 from shiftbed.display import Result, Table, percent, records
 
 _SHOWN = 20
+_COUNTED = ("rows", "empty", "unmatched", "ambiguous", "labelled")
 RowsRead = Callable[[str, int, int | None], None]
 """Is told which pass it is, how many rows are done, and how many there are if that is known."""
 
@@ -135,14 +136,16 @@ def captions(
     held = _second_pass(paths, matcher, asked, seed, drawn, total["rows"], progress)
     counts = class_counts(known, drawn)
     written = write_test_set(folder, paths, known, drawn, held, counts)
+    if not drawn.kept.any():
+        best = int(drawn.matches.argmax())
+        written["note"] = (
+            f"no class has {min_matches} matches, so the test set is empty; "
+            f"{known[best].name!r} has the most, {drawn.matches[best]}"
+        )
     report = CaptionReport(
         frame=counts,
         sources=tuple(map(str, paths)),
-        rows=total["rows"],
-        empty=total["empty"],
-        unmatched=total["unmatched"],
-        ambiguous=total["ambiguous"],
-        labelled=total["labelled"],
+        **{name: total[name] for name in _COUNTED},
         duplicates=drawn.duplicates,
         conflicts=drawn.conflicts,
         problems={
@@ -158,13 +161,11 @@ def captions(
         per_class=per_class,
         seed=seed,
         shared_names=matcher.shared,
-        opens=written.opens,
-        root=written.root,
-        note=_note(drawn, known, min_matches) or written.note,
+        **written,
     )
     with write_atomically(folder / "report.json") as file:
         file.write(json.dumps(report.summary(), indent=1, ensure_ascii=False).encode())
-    _forget(folder / ".pieces")
+    shutil.rmtree(folder / ".pieces")
     return replace(report, notes=tuple(_words(report, folder)))
 
 
@@ -194,23 +195,13 @@ def _words(report: CaptionReport, folder: Path) -> Iterator[str]:
         yield report.note
 
 
-def _note(drawn: Selection, classes: Sequence[CaptionClass], least: int) -> str:
-    if drawn.kept.any():
-        return ""
-    best = int(drawn.matches.argmax())
-    return (
-        f"no class has {least} matches, so the test set is empty; {classes[best].name!r} has the "
-        f"most, {drawn.matches[best]}"
-    )
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Piece:
     """What the first pass keeps of one file."""
 
     rank: NDArray[np.uint64]
     code: NDArray[np.int32]
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str]
 
 
 def _first_pass(
@@ -224,18 +215,18 @@ def _first_pass(
     pieces: list[_Piece] = []
     for path in paths:
         done = sum(one.counts["rows"] for one in pieces)
+
+        def tell(rows: int, done: int = done) -> None:
+            progress("match", done + rows, None)
+
         place = folder / f"{_fingerprint(path, matcher, asked, seed)}.npz"
         piece = _read_piece(place)
         if piece is None:
-            piece = _match_file(path, matcher, asked, seed, partial(_tell, progress, done))
+            piece = _match_file(path, matcher, asked, seed, tell)
             _write_piece(place, piece)
         pieces.append(piece)
-        progress("match", done + piece.counts["rows"], None)
+        tell(piece.counts["rows"])
     return pieces
-
-
-def _tell(progress: RowsRead, before: int, rows: int) -> None:
-    progress("match", before + rows, None)
 
 
 def _match_file(
@@ -257,7 +248,7 @@ def _match_file(
             labelled=int((found >= 0).sum()),
         )
         progress(counts["rows"])
-    counts.update({f"problem:{kind}": n for kind, n in problems.counts.items()})
+    counts.update({f"problem:{kind}": n for kind, n in problems.items()})
     return _Piece(rank=np.concatenate(rank), code=np.concatenate(code), counts=counts)
 
 
@@ -315,11 +306,3 @@ def _write_piece(place: Path, piece: _Piece) -> None:
     np.savez(data, rank=piece.rank, code=piece.code, counts=np.array(json.dumps(piece.counts)))
     with write_atomically(place) as file:
         file.write(data.getvalue())
-
-
-def _forget(folder: Path) -> None:
-    for place in folder.glob("*.npz"):
-        place.unlink(missing_ok=True)
-    for place in folder.glob(".*.part"):
-        place.unlink(missing_ok=True)
-    folder.rmdir()

@@ -111,12 +111,9 @@ def select(
 def _between(pieces: Sequence[tuple[Ranks, Codes]], step: int) -> tuple[Ranks, Codes]:
     """The rows whose ranks are in one of the ``_STEPS`` stretches, sorted by rank."""
     inside = [(rank >> _SHIFT) == step for rank, _ in pieces]
-    rank = np.concatenate(
-        [np.zeros(0, dtype=np.uint64), *(p[0][i] for p, i in zip(pieces, inside, strict=True))]
-    )
-    code = np.concatenate(
-        [np.zeros(0, dtype=np.int32), *(p[1][i] for p, i in zip(pieces, inside, strict=True))]
-    )
+    both = list(zip(pieces, inside, strict=True))
+    rank = np.concatenate([np.zeros(0, dtype=np.uint64), *(p[0][i] for p, i in both)])
+    code = np.concatenate([np.zeros(0, dtype=np.int32), *(p[1][i] for p, i in both)])
     order = np.argsort(rank)
     return rank[order], code[order]
 
@@ -148,15 +145,6 @@ def check_sizes(min_matches: int, per_class: int) -> None:
 # --- files ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """How the test set is opened."""
-
-    opens: str
-    root: str
-    note: str
-
-
 def write_test_set(
     folder: Path,
     paths: Sequence[Path],
@@ -164,8 +152,8 @@ def write_test_set(
     drawn: Selection,
     held: pl.DataFrame,
     counts: pl.DataFrame,
-) -> Written:
-    """Write test.csv, test.tar for tars, holdout.csv, classes.csv and kept.txt.
+) -> dict[str, str]:
+    """Write test.csv, test.tar for tars, holdout.csv, classes.csv and kept.txt; how it is opened.
 
     test.csv has a row per image: ``path``, ``label`` (the class's number), ``class_name`` and
     where it came from. Where there are URLs only, ``path`` is where the download is expected.
@@ -175,20 +163,22 @@ def write_test_set(
     tars = bool(paths) and is_tar(paths[0])
     rows = [_row(one, classes, paths) for one in images]
     _write_csv(folder / "test.csv", _TEST, rows)
-    _write_csv(folder / "holdout.csv", ("source", "row", "id"), _held_rows(paths, held))
+    kept_out = held.sort("source", "row").iter_rows(named=True) if len(held) else ()
+    out = ((str(paths[one["source"]]), one["row"], one["id"]) for one in kept_out)
+    _write_csv(folder / "holdout.csv", ("source", "row", "id"), out)
     _write_csv(folder / "classes.csv", counts.columns, counts.iter_rows())
     with write_atomically(folder / "kept.txt") as file:
         file.writelines(f"{label}\n".encode() for label in np.flatnonzero(drawn.kept))
     if tars:
         _write_tar(folder / "test.tar", images, paths)
-        return Written(opens=str(folder / "test.tar"), root="", note="")
+        return {"opens": str(folder / "test.tar"), "root": "", "note": ""}
     _check_paths(rows)
     downloads = sum(one["path"] is None and one["url"] is not None for one in images)
     if downloads:
         note = f"{downloads} images are known by URL only: save each at its path below {folder}"
-        return Written(opens=str(folder / "test.csv"), root=str(folder), note=note)
+        return {"opens": str(folder / "test.csv"), "root": str(folder), "note": note}
     root = os.path.commonpath([path.absolute().parent for path in paths])
-    return Written(opens=str(folder / "test.csv"), root=root, note="")
+    return {"opens": str(folder / "test.csv"), "root": root, "note": ""}
 
 
 def class_counts(classes: Sequence[CaptionClass], drawn: Selection) -> pl.DataFrame:
@@ -240,13 +230,6 @@ def _check_paths(rows: Sequence[tuple[Any, ...]]) -> None:
             raise InputError(
                 f"{row[5]}, row {row[6]}: {row[0]!r} is the path of two ids; leave out --id-column"
             )
-
-
-def _held_rows(paths: Sequence[Path], held: pl.DataFrame) -> Iterable[tuple[Any, ...]]:
-    if not len(held):
-        return
-    for one in held.sort("source", "row").iter_rows(named=True):
-        yield str(paths[one["source"]]), one["row"], one["id"]
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:

@@ -12,7 +12,7 @@ import json
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,22 +50,15 @@ class Asked:
     id: str | None = None
 
 
-@dataclass
-class Problems:
+class Problems(Counter[str]):
     """What was wrong with rows, counted; the rows are left out or read as far as possible."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, kind: str, count: int = 1) -> None:
-        """One more of a kind."""
-        self.counts[kind] += count
 
     def text(self, data: bytes) -> str:
         """Bytes as text, with replacement characters where they are not UTF-8."""
         try:
             return data.decode()
         except UnicodeDecodeError:
-            self.add("invalid_utf8")
+            self["invalid_utf8"] += 1
             return data.decode(errors="replace")
 
 
@@ -109,8 +102,8 @@ def _ready(frame: pl.DataFrame, asked: Asked, problems: Problems) -> pl.DataFram
     unsafe = pl.col("path").str.contains(UNSAFE).fill_null(False)
     bad = frame.select(pl.any_horizontal(long).alias("long"), unsafe.alias("unsafe"))
     if bad["long"].any() or bad["unsafe"].any():
-        problems.add("too_long", int(bad["long"].sum()))
-        problems.add("unsafe_path", int((bad["unsafe"] & ~bad["long"]).sum()))
+        problems["too_long"] += int(bad["long"].sum())
+        problems["unsafe_path"] += int((bad["unsafe"] & ~bad["long"]).sum())
         frame = frame.filter(~(bad["long"] | bad["unsafe"]))
     order = ["id", "path", "url"] if asked.id else ["path", "url", "id"]
     known = [pl.format(f"{name}:{{}}", pl.col(name)) for name in order]
@@ -119,7 +112,7 @@ def _ready(frame: pl.DataFrame, asked: Asked, problems: Problems) -> pl.DataFram
     frame = frame.with_columns(
         pl.coalesce("tags", "text").alias("words"), pl.coalesce(*known).alias("identity")
     )
-    problems.add("unidentified", frame["identity"].null_count())
+    problems["unidentified"] += frame["identity"].null_count()
     return frame.drop_nulls("identity")
 
 
@@ -189,19 +182,22 @@ def read_delimited(path: Path, asked: Asked, problems: Problems) -> Iterator[pl.
     names = [name.strip().removeprefix("\ufeff") for name in header]
     used = choose_columns(str(path), names, asked)
     at = {purpose: names.index(column) for purpose, column in used.items()}
-    lines: list[int] = []
-    kept: list[list[str]] = []
+
+    def frame(kept: list[tuple[int, list[str]]]) -> pl.DataFrame:
+        columns = {purpose: [row[i] for _, row in kept] for purpose, i in at.items()}
+        return batch_frame({"row": [line for line, _ in kept], **columns})
+
+    kept: list[tuple[int, list[str]]] = []
     for line, row in rows:
         if isinstance(row, str) or len(row) != len(names):
-            problems.add("malformed", int(row != [""]))  # blank lines do not count
+            problems["malformed"] += int(row != [""])  # blank lines do not count
             continue
-        lines.append(line)
-        kept.append(row)
+        kept.append((line, row))
         if len(kept) == BATCH:
-            yield batch_frame({"row": lines, **{p: [r[i] for r in kept] for p, i in at.items()}})
-            lines, kept = [], []
+            yield frame(kept)
+            kept = []
     if kept:
-        yield batch_frame({"row": lines, **{p: [r[i] for r in kept] for p, i in at.items()}})
+        yield frame(kept)
 
 
 def _lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
@@ -211,7 +207,7 @@ def _lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
         while line := file.readline(LONGEST + 1):
             number += 1
             if len(line) > LONGEST:
-                problems.add("too_long")
+                problems["too_long"] += 1
                 while line and not line.endswith(b"\n"):
                     line = file.readline(LONGEST)
             else:
@@ -268,7 +264,7 @@ def read_tar(path: Path, asked: Asked, problems: Problems) -> Iterator[pl.DataFr
     first = 0
     for sample in _samples(path, asked, problems):
         if "offset" not in sample:
-            problems.add("no_image")
+            problems["no_image"] += 1
             continue
         samples.append(sample)
         if len(samples) == BATCH:
@@ -300,7 +296,7 @@ def _samples(path: Path, asked: Asked, problems: Problems) -> Iterator[Sample]:
         if ending in IMAGES:
             sample |= {"offset": member.offset_data, "size": member.size, "path": member.name}
         elif ending in (".txt", ".json") and member.size > LONGEST:
-            problems.add("too_long")
+            problems["too_long"] += 1
         elif ending == ".txt":
             sample.setdefault("text", problems.text(read()))
         elif ending == ".json":
@@ -317,7 +313,7 @@ def _fields(where: str, text: str, asked: Asked, problems: Problems, has_text: b
     except (ValueError, RecursionError):
         read = None
     if not isinstance(read, dict):
-        problems.add("malformed")
+        problems["malformed"] += 1
         return {}
     used = choose_columns(where, list(read), asked, needed=False)
     left_out = {"path"} if asked.id else {"path", "id"}

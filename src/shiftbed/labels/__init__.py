@@ -126,7 +126,11 @@ def read_class_map(path: str | Path, how: str = "max") -> "LabelPolicy":
     groups: dict[Any, list[int]] = {}
     if isinstance(read, dict) and read and all(isinstance(v, list) for v in read.values()):
         groups = read
-    elif isinstance(read, dict) and read and all(_is_pair(k, v) for k, v in read.items()):
+    elif (
+        isinstance(read, dict)
+        and read
+        and all(k.isdigit() and type(v) in (int, str) for k, v in read.items())
+    ):
         for one, target in read.items():
             groups.setdefault(str(target), []).append(int(one))
     else:
@@ -135,10 +139,6 @@ def read_class_map(path: str | Path, how: str = "max") -> "LabelPolicy":
         return class_map(groups, how)
     numbered = {int(key): classes for key, classes in groups.items()}
     return class_map(numbered, how, targets=max(numbered) + 1)
-
-
-def _is_pair(one: str, target: object) -> bool:
-    return one.isdigit() and isinstance(target, int | str) and not isinstance(target, bool)
 
 
 def multi_label() -> "LabelPolicy":
@@ -230,11 +230,6 @@ class LabelPolicy:
     def width(self) -> int | None:
         """Number of classes in the target label space, where it is known."""
         return self.steps[-1].width if self.steps else self.classes
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it leaves classes and labels as they are; settings then need no ``@SUBSET``."""
-        return not self.steps and not self.multi
 
     @property
     def key(self) -> str:

@@ -29,8 +29,37 @@ SEVERAL = -2
 """In place of a new label, where a class has several."""
 
 
+class _Step:
+    """What both kinds of step say of their new classes, each a group of old ones."""
+
+    groups: tuple[tuple[int, ...], ...]
+
+    @property
+    def width(self) -> int:
+        """Number of classes it makes."""
+        return len(self.groups)
+
+    @property
+    def needs(self) -> int:
+        """The least number of classes it can be applied to."""
+        return max(max(group, default=0) for group in self.groups) + 1
+
+    def targets(self) -> list[tuple[int, ...]]:
+        """For each class all its new labels."""
+        found: list[tuple[int, ...]] = [() for _ in range(self.needs)]
+        for at, group in enumerate(self.groups):
+            for one in group:
+                found[one] += (at,)
+        return found
+
+    def table(self) -> NDArray[np.int64]:
+        """For each class its new label, −1 if it has none, ``SEVERAL`` if it has several."""
+        new = [one[0] if len(one) == 1 else SEVERAL if one else -1 for one in self.targets()]
+        return np.array(new, dtype=np.int64)
+
+
 @dataclass(frozen=True)
-class Subset:
+class Subset(_Step):
     """A step that keeps these classes."""
 
     indices: tuple[int, ...]
@@ -39,14 +68,8 @@ class Subset:
         _distinct(self.indices, "subset")
 
     @property
-    def width(self) -> int:
-        """Number of classes it makes."""
-        return len(self.indices)
-
-    @property
-    def needs(self) -> int:
-        """The least number of classes it can be applied to."""
-        return max(self.indices) + 1
+    def groups(self) -> tuple[tuple[int, ...], ...]:  # type: ignore[override]
+        return tuple((one,) for one in self.indices)
 
     @property
     def key(self) -> str:
@@ -64,19 +87,9 @@ class Subset:
         of = f" of {classes}" if classes is not None else ""
         return f"subset of {self.width}{of} classes, logits sliced before argmax"
 
-    def table(self) -> NDArray[np.int64]:
-        """For each class its new label, −1 if it has none."""
-        table = np.full(self.needs, -1, dtype=np.int64)
-        table[list(self.indices)] = np.arange(self.width)
-        return table
-
-    def targets(self) -> list[tuple[int, ...]]:
-        """For each class all its new labels: one or none."""
-        return [() if one < 0 else (int(one),) for one in self.table()]
-
 
 @dataclass(frozen=True)
-class ClassMap:
+class ClassMap(_Step):
     """A step that combines the classes of each group; see ``class_map``."""
 
     groups: tuple[tuple[int, ...], ...]
@@ -95,16 +108,6 @@ class ClassMap:
             raise unknown("way to combine classes", self.how, HOW)
         if len(self.names) != len(self.groups) or len(set(self.names)) < len(self.names):
             raise InputError("class map: needs one name per target, all different")
-
-    @property
-    def width(self) -> int:
-        """Number of classes it makes."""
-        return len(self.groups)
-
-    @property
-    def needs(self) -> int:
-        """The least number of classes it can be applied to."""
-        return max(max(group, default=0) for group in self.groups) + 1
 
     @property
     def key(self) -> str:
@@ -144,28 +147,9 @@ class ClassMap:
         of = f" of {classes}" if classes is not None and classes != used else ""
         empty = sum(not group for group in self.groups)
         never = f" ({empty} of them never predicted)" if empty else ""
-        shared = len(self.shared())
+        shared = sum(len(one) > 1 for one in self.targets())
         several = f", {shared} of them to several" if shared else ""
         return f"{used}{of} classes mapped to {self.width}{never}{several} by {HOW[self.how]}"
-
-    def shared(self) -> tuple[int, ...]:
-        """Classes that belong to several targets."""
-        targets = self.targets()
-        return tuple(one for one in range(self.needs) if len(targets[one]) > 1)
-
-    def table(self) -> NDArray[np.int64]:
-        """For each class its new label, −1 if it has none, ``SEVERAL`` if it has several."""
-        targets = self.targets()
-        new = [one[0] if len(one) == 1 else SEVERAL if one else -1 for one in targets]
-        return np.array(new, dtype=np.int64)
-
-    def targets(self) -> list[tuple[int, ...]]:
-        """For each class all its new labels."""
-        found: list[tuple[int, ...]] = [() for _ in range(self.needs)]
-        for at, group in enumerate(self.groups):
-            for one in group:
-                found[one] += (at,)
-        return found
 
 
 def step_from_json(read: dict[str, Any]) -> Subset | ClassMap:

@@ -1,39 +1,34 @@
 """A job's arguments: every key checked, defaults filled in, one spelling for one meaning."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shiftbed.engine.toml_files import known_keys
 from shiftbed.errors import InputError, unknown
 from shiftbed.training.estimators import is_classical, read_estimator
-from shiftbed.training.sources import DataSpec
 
-JOB_KEYS = (
-    "model",
-    "start",
-    "data",
-    "tune",
-    "objective",
-    "optimiser",
-    "schedule",
-    "epochs",
-    "steps",
-    "batch_size",
-    "augmentation",
-    "checkpoints",
-    "seed",
-)
+if TYPE_CHECKING:
+    from shiftbed.training.sources import DataSpec
+
 Made = Mapping[str, tuple[str, tuple[str, ...]]]
 """Name in a recipe → MODULE:FUNCTION, and the keys of its table that it is called with."""
 
 
+def _keys(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 def _made(where: str, keys: str = "") -> tuple[str, tuple[str, ...]]:
-    return f"shiftbed.training.{where}", tuple(keys.split())
+    return f"shiftbed.training.{where}", _keys(keys)
 
 
+JOB_KEYS = _keys(
+    "model start data tune objective optimiser schedule epochs steps batch_size augmentation "
+    "checkpoints seed"
+)
 OBJECTIVES: Made = {
     "cross-entropy": _made("objective:CrossEntropy", "label_smoothing"),
     "mse": _made("objective:MeanSquares"),
@@ -65,132 +60,94 @@ STEPS: Made = {
 """Steps of an augmentation beside ``standard`` and torchvision's own."""
 CLASSICAL_KEYS = ("model", "data", "seed")
 """Keys of a model that is fitted rather than trained; the others are refused."""
-DATA_KEYS = (
-    "name",
-    "mix",
-    "lambda",
-    "total",
-    "fraction",
-    "balanced",
-    "classes",
-    "core",
-    "shots",
-    "difficulty",
-    "seed",
-)
+DATA_KEYS = _keys("name mix lambda total fraction balanced classes core shots difficulty seed")
 PREFIXES = ("timm", "torchvision", "python", "torch", "nets")
 """Kinds of models that can be trained."""
-TUNES = ("whole", "head")
-UNITS = ("epoch", "step")
-KEEPS = ("all", "last")
-KEPT = ("easiest", "hardest", "random")
 
 
-def construct(where: str, what: str, options: Mapping[str, Any]) -> Any:
-    """What MODULE:FUNCTION makes of the keys of a table; ``what`` it is, for errors."""
-    module, _, name = where.partition(":")
+def construct(known: Made, name: str, options: Mapping[str, Any], what: str = "") -> Any:
+    """What the function of a known name makes of the keys of its table; ``what`` it is."""
+    if name not in known:
+        raise unknown(what or "hook", name, known)
+    module, _, function = known[name][0].partition(":")
     try:
-        return getattr(import_module(module), name)(**options)
+        return getattr(import_module(module), function)(**options)
     except InputError:
         raise
     except (TypeError, ValueError) as error:
         reason = str(error).partition(")")[2].strip() if "()" in str(error) else error
-        raise InputError(f"{what}: {reason}") from None
+        raise InputError(f"{what} {name!r}: {reason}" if what else f"{name}: {reason}") from None
 
 
-def with_patterns(table: Mapping[str, Any], data: Mapping[str, DataSpec]) -> dict[str, Any]:
-    """Names of data sets such as ``pacs/*`` spelled out."""
-    found = dict(table)
-    if "data" in found:
-        found["data"] = _spelled(found["data"], data)
-    return found
+def with_patterns(value: Any, data: Iterable[str]) -> Any:
+    """What ``data`` of a grid says, with names of data sets such as ``pacs/*`` spelled out.
 
-
-def _spelled(value: Any, data: Mapping[str, DataSpec]) -> Any:
+    >>> with_patterns(["a/*", "b"], ["a/1", "a/2", "b"])
+    ['a/1', 'a/2', 'b']
+    """
     if isinstance(value, str) and "*" in value:
         names = [name for name in data if fnmatchcase(name, value)]
         if not names:
             raise unknown("data set", value, data)
         return names
     if isinstance(value, list):
-        spelled = [_spelled(one, data) if not isinstance(one, list) else [one] for one in value]
+        spelled = [[one] if isinstance(one, list) else with_patterns(one, data) for one in value]
         return [x for one in spelled for x in (one if isinstance(one, list) else [one])]
     if isinstance(value, dict) and "name" in value:
-        return value | {"name": _spelled(value["name"], data)}
+        return value | {"name": with_patterns(value["name"], data)}
     return value
 
 
-def normalised(given: Mapping[str, Any], data: Mapping[str, DataSpec]) -> dict[str, Any]:
+def normalised(given: Mapping[str, Any], data: Mapping[str, "DataSpec"]) -> dict[str, Any]:
     """One combination of a grid as canonical arguments; what is left out gets its default."""
-    if is_classical(given.get("model")):
-        return _classical(given, data)
-    for key in ("model", "data", "optimiser"):
+    classical = is_classical(given.get("model"))
+    for key in given:
+        if classical and key not in CLASSICAL_KEYS:
+            raise InputError(f"{key} does not go with {given['model']}: it is for networks only")
+    for key in ("model", "data") if classical else ("model", "data", "optimiser"):
         if key not in given:
             raise InputError(f"needs a {key}")
-    found: dict[str, Any] = {
-        "model": _text(given, "model", ""),
-        "start": checked_start(str(given["model"]), str(given.get("start", "random"))),
-        "data": _data(given["data"], data),
-        "tune": _choice(given.get("tune", "whole"), "tune", TUNES),
-        "objective": _objective(given.get("objective", "cross-entropy")),
-        "optimiser": _named(given["optimiser"], "optimiser"),
-        "schedule": _named(given.get("schedule", "constant"), "schedule"),
-        "batch_size": _whole(given.get("batch_size", 64), "batch_size", 1),
-        "augmentation": _augmentation(given.get("augmentation", "none")),
-        "checkpoints": _checkpoints(given.get("checkpoints", {})),
-        "seed": _whole(given.get("seed", 0), "seed", 0),
-    }
-    if ("epochs" in given) == ("steps" in given):
-        raise InputError("needs epochs or steps, one of them")
-    length = "epochs" if "epochs" in given else "steps"
-    found[length] = _whole(given[length], length, 1)
-    for key, (_, known) in HOOKS.items():
-        if key in given and given[key] != "none":
-            if not isinstance(given[key], dict):
-                raise InputError(f"{key} must be a table or 'none', got {given[key]!r}")
-            known_keys(given[key], known, key)
-            found.setdefault("hooks", {})[key] = given[key]
-    names = [*_names(found["data"]), *_others(found, data)]
-    found["sources"] = {name: data[name].identity for name in names}
-    return found
-
-
-def _classical(given: Mapping[str, Any], data: Mapping[str, DataSpec]) -> dict[str, Any]:
-    """A model of scikit-learn has its options in its line; nothing of a network's goes with it."""
-    model = str(given["model"])
-    for key in given:
-        if key not in CLASSICAL_KEYS:
-            raise InputError(f"{key} does not go with {model}: it is for networks only")
-    if "data" not in given:
-        raise InputError("needs a data")
-    chosen = _data(given["data"], data)
-    return {
-        "model": read_estimator(model).text,
-        "data": chosen,
-        "seed": _whole(given.get("seed", 0), "seed", 0),
-        "sources": {name: data[name].identity for name in _names(chosen)},
-    }
-
-
-def _names(chosen: Mapping[str, Any]) -> list[str]:
-    """The data sets trained on."""
-    return list(chosen.get("mix") or [chosen["name"]])
-
-
-def _others(found: Mapping[str, Any], data: Mapping[str, DataSpec]) -> list[str]:
-    """Data sets that are not trained on as new: those that are replayed or watched."""
-    watched = found.get("hooks", {}).get("watch", {})
-    names = [str(table["data"]) for table in (found["objective"], watched) if "data" in table]
+    chosen, seed = _data(given["data"]), whole_number(given.get("seed", 0), "seed", 0)
+    names = list(chosen.get("mix") or [chosen["name"]])
+    found: dict[str, Any]
+    if classical:
+        found = {"model": read_estimator(str(given["model"])).text, "data": chosen, "seed": seed}
+    else:
+        found = _of_network(given) | {"data": chosen, "seed": seed}
+        others = (found["objective"], found.get("hooks", {}).get("watch", {}))
+        names += [str(table["data"]) for table in others if "data" in table]
     for name in names:
         if name not in data:
             raise unknown("data set", name, data)
-    return names
+    return found | {"sources": {name: data[name].identity for name in names}}
 
 
-def _text(given: Mapping[str, Any], key: str, default: str) -> str:
-    value = given.get(key, default)
+def _of_network(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What only a network has."""
+    found: dict[str, Any] = {
+        "model": _text(given["model"], "model"),
+        "start": checked_start(str(given["model"]), str(given.get("start", "random"))),
+        "tune": _choice(given.get("tune", "whole"), "tune", ("whole", "head")),
+        "objective": _objective(given.get("objective", "cross-entropy")),
+        "optimiser": _named(given["optimiser"], "optimiser"),
+        "schedule": _named(given.get("schedule", "constant"), "schedule"),
+        "batch_size": whole_number(given.get("batch_size", 64), "batch_size"),
+        "augmentation": _augmentation(given.get("augmentation", "none")),
+        "checkpoints": _checkpoints(given.get("checkpoints", {})),
+    }
+    lengths = [key for key in ("epochs", "steps") if key in given]
+    if len(lengths) != 1:
+        raise InputError("needs epochs or steps, one of them")
+    found[lengths[0]] = whole_number(given[lengths[0]], lengths[0])
+    for key, (_, known) in HOOKS.items():
+        if given.get(key, "none") != "none":
+            found.setdefault("hooks", {})[key] = _table(given[key], key, known, "a table or 'none'")
+    return found
+
+
+def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value:
-        raise InputError(f"{key} must be a text, got {value!r}")
+        raise InputError(f"{what} must be a text, got {value!r}")
     return value
 
 
@@ -200,10 +157,36 @@ def _choice(value: Any, what: str, known: tuple[str, ...]) -> str:
     return str(value)
 
 
-def _whole(value: Any, what: str, low: int) -> int:
+def _table(
+    value: Any, what: str, known: Iterable[str], expected: str = "a table"
+) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{what} must be {expected}, got {value!r}")
+    known_keys(value, known, what)
+    return value
+
+
+def whole_number(value: Any, what: str, low: int = 1) -> int:
+    """A whole number that is large enough."""
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise InputError(f"{what} must be a whole number from {low}, got {value!r}")
     return value
+
+
+def share(value: Any, what: str, interval: str = "[0, 1]") -> float:
+    """A number between 0 and 1; ``(`` and ``)`` leave out the ends.
+
+    >>> share(80, "sparsity", "[0, 1)")
+    Traceback (most recent call last):
+    ...
+    shiftbed.errors.InputError: sparsity must be a number in [0, 1), got 80; write 0.8 for 80 %
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    left_out = [end for end, out in ((0, interval[0] == "("), (1, interval[-1] == ")")) if out]
+    if not number or not 0 <= value <= 1 or value in left_out:
+        hint = f"; write {value / 100:g} for {value:g} %" if number and 1 < value < 100 else ""
+        raise InputError(f"{what} must be a number in {interval}, got {value!r}{hint}")
+    return float(value)
 
 
 def checked_start(model: str, start: str) -> str:
@@ -258,64 +241,45 @@ def _augmentation(value: Any) -> list[dict[str, Any]]:
 
 
 def _checkpoints(value: Any) -> dict[str, Any]:
-    known = ("every", "unit", "at", "keep")
-    if not isinstance(value, dict):
-        raise InputError(f"checkpoints must be a table, got {value!r}")
-    known_keys(value, known, "checkpoints")
-    found: dict[str, Any] = {"keep": _choice(value.get("keep", "all"), "keep", KEEPS)}
-    found["unit"] = _choice(value.get("unit", "epoch"), "unit of checkpoints", UNITS)
+    value = _table(value, "checkpoints", ("every", "unit", "at", "keep"))
+    found: dict[str, Any] = {
+        "keep": _choice(value.get("keep", "all"), "keep", ("all", "last")),
+        "unit": _choice(value.get("unit", "epoch"), "unit of checkpoints", ("epoch", "step")),
+    }
     if "every" in value:
-        found["every"] = _whole(value["every"], "checkpoints.every", 1)
+        found["every"] = whole_number(value["every"], "checkpoints.every")
     at = value.get("at", [])
-    found["at"] = sorted(_whole(one, "checkpoints.at", 0) for one in _as_list(at))
-    return found
+    steps = at if isinstance(at, list) else [at]
+    return found | {"at": sorted(whole_number(one, "checkpoints.at", 0) for one in steps)}
 
 
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _data(value: Any, data: Mapping[str, DataSpec]) -> dict[str, Any]:
-    table = {"name": value} if isinstance(value, str) else value
-    if not isinstance(table, dict):
-        raise InputError(f"data must be a name or a table, got {value!r}")
-    known_keys(table, DATA_KEYS, "data")
+def _data(value: Any) -> dict[str, Any]:
+    given = {"name": value} if isinstance(value, str) else value
+    table = _table(given, "data", DATA_KEYS, "a name or a table")
     if ("name" in table) == ("mix" in table):
         raise InputError("data needs a name or a mix, one of them")
     found: dict[str, Any] = _mix(table) if "mix" in table else {"name": str(table["name"])}
-    for name in found.get("mix") or [found["name"]]:
-        if name not in data:
-            raise unknown("data set", name, data)
     if table.get("fraction", 1.0) != 1.0:
-        found["fraction"] = _fraction(table["fraction"], "fraction")
+        found["fraction"] = share(table["fraction"], "fraction")
         found["balanced"] = bool(table.get("balanced", False))
     elif "balanced" in table:
         raise InputError("balanced goes with a fraction below 1")
     if table.get("shots", "all") != "all":
-        found["shots"] = _whole(table["shots"], "shots", 1)
-    if table.get("classes", "all") != "all":
-        found["classes"] = _classes(table["classes"])
-        if "core" in table:
-            found["core"] = _text(table, "core", "")
-    elif "core" in table:
-        raise InputError("core goes with a number of classes: those that are always among them")
+        found["shots"] = whole_number(table["shots"], "shots")
+    classes = table.get("classes", "all")
+    if isinstance(classes, list):
+        found["classes"] = sorted({whole_number(one, "classes", 0) for one in classes})
+    elif classes != "all":
+        found["classes"] = whole_number(classes, "classes")
+    if "core" in table:
+        if "classes" not in found:
+            raise InputError("core goes with a number of classes: those that are always among them")
+        found["core"] = _text(table["core"], "core")
     if "difficulty" in table:
         found["difficulty"] = _difficulty(table["difficulty"])
     if "seed" in table:
-        found["seed"] = _whole(table["seed"], "data.seed", 0)
+        found["seed"] = whole_number(table["seed"], "data.seed", 0)
     return found
-
-
-def _fraction(value: Any, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InputError(f"{what} must lie between 0 and 1, got {value!r}")
-    return float(value)
-
-
-def _classes(value: Any) -> int | list[int]:
-    if isinstance(value, list):
-        return sorted({_whole(one, "classes", 0) for one in value})
-    return _whole(value, "classes", 1)
 
 
 def _mix(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -324,11 +288,11 @@ def _mix(table: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(mix, dict):
         if "lambda" in table:
             raise InputError("lambda goes with a mix of two names, not with shares")
-        shares = {str(name): _fraction(share, f"share of {name}") for name, share in mix.items()}
+        shares = {str(name): share(one, f"share of {name}") for name, one in mix.items()}
     else:
         if not isinstance(mix, list) or len(mix) != 2 or "lambda" not in table:
             raise InputError("mix must be two names with lambda, [[A, B]], or a table of shares")
-        first = _fraction(table["lambda"], "lambda")
+        first = share(table["lambda"], "lambda")
         shares = {str(mix[0]): first, str(mix[1]): float(1 - Decimal(repr(first)))}
     if len(shares) < 2:
         raise InputError("a mix needs two different data sets or more")
@@ -336,20 +300,17 @@ def _mix(table: Mapping[str, Any]) -> dict[str, Any]:
     if "total" in table:
         if abs(sum(shares.values()) - 1) > 1e-9:
             raise InputError(f"shares of a mix with a total must add up to 1, got {shares}")
-        found["total"] = _whole(table["total"], "total", 1)
+        found["total"] = whole_number(table["total"], "total")
     return found
 
 
 def _difficulty(value: Any) -> dict[str, Any]:
-    known = ("scores", "keep", "count", "per_class")
-    if not isinstance(value, dict):
-        raise InputError(f"difficulty must be a table, got {value!r}")
-    known_keys(value, known, "difficulty")
+    value = _table(value, "difficulty", ("scores", "keep", "count", "per_class"))
     if "scores" not in value or "count" not in value:
         raise InputError("difficulty needs scores (a file) and a count")
     return {
         "scores": str(value["scores"]),
-        "keep": _choice(value.get("keep", "hardest"), "keep", KEPT),
-        "count": _whole(value["count"], "difficulty.count", 1),
+        "keep": _choice(value.get("keep", "hardest"), "keep", ("easiest", "hardest", "random")),
+        "count": whole_number(value["count"], "difficulty.count"),
         "per_class": bool(value.get("per_class", True)),
     }

@@ -32,7 +32,7 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.corruptions.philox import fill_normals, fill_words, image_keys
 from shiftbed.evaluation.preprocessing import Preprocessing, as_picture
-from shiftbed.training.arguments import STEPS, construct
+from shiftbed.training.arguments import STEPS, construct, share
 
 Keys = NDArray[np.uint64]
 
@@ -48,12 +48,7 @@ def keys_of(rows: Iterable[int], seed: int, what: str, epoch: int, view: int = 0
 
 
 def uniforms(keys: Keys, count: int) -> NDArray[np.float64]:
-    """(B, count) numbers strictly between 0 and 1.
-
-    >>> u = uniforms(keys_of(range(1000), 0, "doctest", 0), 2)
-    >>> u.shape, bool(abs(u.mean() - 0.5) < 0.03)
-    ((1000, 2), True)
-    """
+    """(B, count) numbers strictly between 0 and 1."""
     words = np.empty((len(keys), count), np.uint32)
     for key, row in zip(keys, words, strict=True):
         fill_words(key, 0, row)
@@ -62,11 +57,7 @@ def uniforms(keys: Keys, count: int) -> NDArray[np.float64]:
 
 
 def normals(keys: Keys, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """(B, *shape) standard normals.
-
-    >>> normals(keys_of([1, 2], 0, "doctest", 0), (3, 8, 8)).shape
-    (2, 3, 8, 8)
-    """
+    """(B, *shape) standard normals."""
     found = np.empty((len(keys), int(np.prod(shape))), np.float32)
     for key, row in zip(keys, found, strict=True):
         fill_normals(key, 0, row)
@@ -100,8 +91,7 @@ class Flip(Step):
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 <= self.p <= 1:
-            raise InputError(f"augmentation flip: p must lie between 0 and 1, got {self.p!r}")
+        share(self.p, "augmentation flip: p")
 
     def __call__(self, pixels: Tensor, keys: Keys) -> Tensor:
         at = torch.from_numpy(np.flatnonzero(uniforms(keys, 1)[:, 0] < self.p)).to(pixels.device)
@@ -188,10 +178,6 @@ class Augmentation:
     """Crops the whole picture; None: the model's own crop."""
 
     @property
-    def is_none(self) -> bool:
-        return self.whole is None and not self.steps
-
-    @property
     def label(self) -> str:
         """All of it as one text: ``none``, ``crop-flip+augmix``, ``fog:3``."""
         first = [] if self.whole is None else ["standard"]
@@ -256,18 +242,10 @@ def make_augmentation(
     preprocessing: Preprocessing | None = None,
     seed: int = 0,
 ) -> Augmentation:
-    """An augmentation from the steps of a recipe, ``[{"name": "flip"}, …]``, or ``"flip+augmix"``.
-
-    >>> make_augmentation("none").label, make_augmentation("crop-flip+augmix").label
-    ('none', 'crop-flip+augmix')
-    """
-    if isinstance(steps, str):
-        steps = [{"name": name} for name in steps.split("+")]
+    """An augmentation from a recipe's steps, ``[{"name": "flip"}, …]``, or ``"flip+augmix"``."""
     whole: Callable[[Image.Image], Tensor] | None = None
     made: list[Step] = []
-    for at, table in enumerate(one for one in steps if one["name"] != "none"):
-        name = str(table["name"])
-        options = {key: value for key, value in table.items() if key != "name"}
+    for at, (name, options) in enumerate(_named(steps)):
         if name == "standard":
             if at or preprocessing is None:
                 raise InputError("augmentation 'standard' must be the first step, of pictures")
@@ -280,42 +258,40 @@ def make_augmentation(
     return Augmentation(steps=tuple(made), seed=seed, preprocessing=preprocessing, whole=whole)
 
 
+def _named(steps: str | Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Name and options of every step but ``none``."""
+    given = [{"name": one} for one in steps.split("+")] if isinstance(steps, str) else steps
+    tables = [dict(one) for one in given if one["name"] != "none"]
+    return [(str(one.pop("name")), one) for one in tables]
+
+
 def label_of(steps: Sequence[Mapping[str, Any]]) -> str:
     """What a model's info says of its augmentation; see ``Augmentation.label``.
 
     >>> label_of([{"name": "standard"}, {"name": "corruption", "names": "fog"}])
     'standard+fog'
     """
-    labels = []
-    for table in steps:
-        name = str(table["name"])
-        options = {key: value for key, value in table.items() if key != "name"}
-        labels.append(name if name in ("standard", "none") else _step(name, options).label)
+    named = _named(steps)
+    labels = [name if name == "standard" else _step(name, own).label for name, own in named]
     return "+".join(labels) or "none"
 
 
 def _step(name: str, options: Mapping[str, Any]) -> Step:
     if name in STEPS:
-        made = construct(STEPS[name][0], f"augmentation {name!r}", options)
-        assert isinstance(made, Step)
+        made: Step = construct(STEPS, name, options, "augmentation")
         return made
-    kind = _torchvisions(name)
+    ensure_torchvision()
+    from torchvision.transforms import v2
+
+    kind = getattr(v2, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, v2.Transform)):
+        classes = [n for n in dir(v2) if isinstance(getattr(v2, n), type)]
+        raise unknown("augmentation", name, ("none", "standard", *STEPS, *classes))
     try:
         return _ImageByImage(transform=kind(**options), known_as=name)
     except (TypeError, ValueError) as error:
         reason = str(error).partition("__init__() ")[2] or error
         raise InputError(f"augmentation {name!r}: {reason}") from None
-
-
-def _torchvisions(name: str) -> type:
-    ensure_torchvision()
-    from torchvision.transforms import v2
-
-    found = getattr(v2, name, None)
-    if not (isinstance(found, type) and issubclass(found, v2.Transform)):
-        classes = [n for n in dir(v2) if isinstance(getattr(v2, n), type)]
-        raise unknown("augmentation", name, ("none", "standard", *STEPS, *classes))
-    return found
 
 
 def fractions(x: Tensor) -> Tensor:

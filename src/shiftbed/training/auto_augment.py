@@ -6,7 +6,6 @@ function together.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -61,27 +60,29 @@ class _Operations:
 
 
 def _operations(
-    transform: Any, space: Any, bins: int, levels: slice, shape: tuple[int, ...]
+    transform: Any, space: Any, bins: int, levels: slice, pixels: Tensor
 ) -> _Operations:
     """Read torchvision's table; operations without a strength have the one strength 0."""
-    height, width = shape[-2:]
-    strengths = []
-    for magnitudes, _ in space.values():
-        found = magnitudes(bins, height, width)
-        strengths.append((0.0,) if found is None else tuple(found[levels].tolist()))
+    channels, height, width = pixels.shape[1:]
+    if channels not in (1, 3):
+        name = type(transform).__name__.lower()
+        raise InputError(
+            f"augmentation {name} needs images of one or three channels, got {channels}"
+        )
+    found = [magnitudes(bins, height, width) for magnitudes, _ in space.values()]
     return _Operations(
         transform=transform,
         names=tuple(space),
-        strengths=tuple(strengths),
+        strengths=tuple((0.0,) if one is None else tuple(one[levels].tolist()) for one in found),
         signed=tuple(bool(signed) for _, signed in space.values()),
     )
 
 
-def _check_image(name: str, pixels: Tensor) -> None:
-    if pixels.shape[1] not in (1, 3):
-        raise InputError(
-            f"augmentation {name} needs images of one or three channels, got {pixels.shape[1]}"
-        )
+def _torchvisions() -> Any:
+    ensure_torchvision()
+    from torchvision.transforms import v2
+
+    return v2
 
 
 @final
@@ -104,19 +105,10 @@ class RandAugment(Step):
                 f"{self.num_magnitude_bins}, got {self.num_ops} and {self.magnitude}"
             )
 
-    @cached_property
-    def _transform(self) -> Any:
-        ensure_torchvision()
-        from torchvision.transforms import v2
-
-        return v2.RandAugment(self.num_ops, self.magnitude, self.num_magnitude_bins)
-
     def __call__(self, pixels: Tensor, keys: Keys) -> Tensor:
-        _check_image(self.name, pixels)
-        one = slice(self.magnitude, self.magnitude + 1)
-        space = self._transform._AUGMENTATION_SPACE
-        bins = self.num_magnitude_bins
-        table = _operations(self._transform, space, bins, one, tuple(pixels.shape))
+        bins, one = self.num_magnitude_bins, slice(self.magnitude, self.magnitude + 1)
+        own = _torchvisions().RandAugment(self.num_ops, self.magnitude, bins)
+        table = _operations(own, own._AUGMENTATION_SPACE, bins, one, pixels)
         draws = uniforms(keys, 3 * self.num_ops)
         for k in range(self.num_ops):
             pixels = table.apply(pixels, *table.drawn(draws[:, 3 * k : 3 * k + 3]))
@@ -148,13 +140,6 @@ class AugMix(Step):
                 f"alpha above 0, got {self.severity}, {self.mixture_width} and {self.alpha}"
             )
 
-    @cached_property
-    def _transform(self) -> Any:
-        ensure_torchvision()
-        from torchvision.transforms import v2
-
-        return v2.AugMix(self.severity, self.mixture_width, all_ops=self.all_ops)
-
     def weights(self, draws: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
         """(B,) m and (B, K) w from (B, 1 + K) uniform numbers, by inversion."""
         m = betaincinv(self.alpha, self.alpha, draws[:, 0])
@@ -162,11 +147,9 @@ class AugMix(Step):
         return m.astype(np.float32), (gammas / gammas.sum(1, keepdims=True)).astype(np.float32)
 
     def __call__(self, pixels: Tensor, keys: Keys) -> Tensor:
-        _check_image(self.name, pixels)
-        transform = self._transform
-        whole = transform._AUGMENTATION_SPACE
-        space = whole if self.all_ops else transform._PARTIAL_AUGMENTATION_SPACE
-        table = _operations(transform, space, 10, slice(self.severity), tuple(pixels.shape))
+        own = _torchvisions().AugMix(self.severity, self.mixture_width, all_ops=self.all_ops)
+        space = own._AUGMENTATION_SPACE if self.all_ops else own._PARTIAL_AUGMENTATION_SPACE
+        table = _operations(own, space, 10, slice(self.severity), pixels)
         drawn = self.chain_depth < 1
         longest = LONGEST if drawn else self.chain_depth
         n, width, each = len(pixels), self.mixture_width, 1 + 3 * longest

@@ -82,7 +82,13 @@ class Mapped(Replaying):
     def begin(self, setup: Setup) -> nn.Module:
         old = old_heads_of(setup, self.what)
         self.old_classes = classes = old[0].out_features
-        self._check(setup.classes, classes)
+        if len(self.groups) != setup.classes:
+            raise InputError(
+                f"class map has {len(self.groups)} classes, the data has {setup.classes}"
+            )
+        largest = max(index for own in self.groups for index in own)
+        if largest >= classes:
+            raise InputError(f"class map names old class {largest}, the old head has {classes}")
         for head, other in zip(setup.heads, old, strict=True):
             become(head, other)
         self.open_old(setup, classes)
@@ -92,13 +98,6 @@ class Mapped(Replaying):
             weights = [p for layer in layers for p in layer.parameters()]
             self.held = [(p, p.detach().clone()) for p in weights]
         return module
-
-    def _check(self, new: int, old: int) -> None:
-        if len(self.groups) != new:
-            raise InputError(f"class map has {len(self.groups)} classes, the data has {new}")
-        largest = max(index for own in self.groups for index in own)
-        if largest >= old:
-            raise InputError(f"class map names old class {largest}, the old head has {old}")
 
     def distance(self) -> Tensor:
         """‖θ − θ₀‖² over the pulled weights."""
@@ -117,9 +116,8 @@ class Mapped(Replaying):
         return found + self.pull * self.distance() if self.held else found
 
     def evaluated(self, network: nn.Module) -> nn.Module:
-        if isinstance(network, MappedHead):
-            return network
-        return MappedHead(network, _index(self.groups))
+        mapped = isinstance(network, MappedHead)
+        return network if mapped else MappedHead(network, _index(self.groups))
 
     def written(self, network: nn.Module) -> nn.Module:
         return network.network if isinstance(network, MappedHead) else network

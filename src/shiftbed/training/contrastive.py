@@ -6,12 +6,11 @@ from a file. What answers test images compares them with prompts (zero-shot).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 import torch
@@ -37,11 +36,7 @@ Tokenizer = Callable[[list[str]], Tensor]
 
 
 def templates_of(given: Sequence[str]) -> tuple[str, ...]:
-    """Templates that are each about one class.
-
-    >>> templates_of(["a photo of the digit {}"])
-    ('a photo of the digit {}',)
-    """
+    """Templates that are each about one class."""
     found = (given,) if isinstance(given, str) else tuple(given)
     for one in found:
         if one.count("{}") != 1 or one.count("{") != 1 or one.count("}") != 1:
@@ -57,51 +52,23 @@ def tokenizer(context_length: int) -> Tokenizer:
     ensure_torchvision()
     import open_clip
 
-    cut = open_clip.SimpleTokenizer(context_length=context_length)
-
-    def tokens(texts: list[str]) -> Tensor:
-        found: Tensor = cut(texts)
-        return found
-
-    return tokens
+    cut: Tokenizer = open_clip.SimpleTokenizer(context_length=context_length)
+    return cut
 
 
-def distinct_rows(table: Tensor, which: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """The rows of a table that are asked for, each once, and which of them each one is.
+def read_captions(
+    file: Path, examples: Sequence[str], cut: Tokenizer
+) -> tuple[Tensor, NDArray[np.int64]]:
+    """(U, L) distinct captions of examples, and (N,) which one each has.
 
-    >>> rows, at = distinct_rows(torch.tensor([[5], [6], [7]]), np.array([2, 0, 2]))
-    >>> rows.tolist(), at.tolist()
-    ([[5], [7]], [1, 0, 1])
+    From a file with columns ``example`` and ``caption``; examples are named as the data set names
+    them, with or without ``DATA/`` in front.
     """
-    distinct, inverse = np.unique(which, return_inverse=True)
-    return table[torch.from_numpy(distinct)], torch.from_numpy(inverse.reshape(-1))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Captions:
-    """One caption per example, equal ones kept once."""
-
-    tokens: Tensor
-    """(U, L)"""
-    which: Tensor
-    """(N,) the caption of each row of the training data."""
-
-    def of(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Distinct captions of some rows, and which one each has."""
-        return distinct_rows(self.tokens, self.which[torch.from_numpy(rows)].numpy())
-
-
-def read_captions(path: str, base: str | Path, examples: Sequence[str], cut: Tokenizer) -> Captions:
-    """The captions of examples from a file with columns ``example`` and ``caption``.
-
-    Examples are named as the data set names them, with or without ``DATA/`` in front.
-    """
-    file = Path(base) / path
     known = dict(read_column(file, "caption", "captions").iter_rows())
     texts = of_examples(known, examples, f"{file}: no caption")
     distinct = sorted(set(texts))
     place = {text: at for at, text in enumerate(distinct)}
-    return Captions(tokens=cut(distinct), which=torch.tensor([place[t] for t in texts]))
+    return cut(distinct), np.array([place[text] for text in texts])
 
 
 COLDEST = math.log(100.0)
@@ -141,6 +108,7 @@ class ImageText(nn.Module):
 @torch.no_grad()
 def _prompted(network: ImageText, prompts: Tensor) -> Tensor:
     """(classes, width): the mean embedding of each class's prompts (K, T, L), of length 1."""
+    network.text.eval()
     classes, templates, _ = prompts.shape
     place = network.logit_scale.device
     found = network.texts(prompts.flatten(0, 1).to(place)).view(classes, templates, -1)
@@ -149,9 +117,8 @@ def _prompted(network: ImageText, prompts: Tensor) -> Tensor:
 
 def zero_shot(network: ImageText, prompts: Tensor) -> nn.Module:
     """A classifier of images by prompts: scale · cos(image, text) (radford2021, Section 3.1)."""
-    network.text.eval()
-    text = _prompted(network, prompts)
-    return ZeroShot(network.image, text, network.logit_scale.exp().item())
+    scale = network.logit_scale.exp().item()
+    return ZeroShot(network.image, _prompted(network, prompts), scale)
 
 
 @torch.no_grad()
@@ -161,7 +128,6 @@ def plain_classifier(network: ImageText, prompts: Tensor) -> nn.Module:
     cos is a positive multiple of ⟨text, P·f + b⟩ per image, so the linear head s·T·P, s·T·b answers
     exactly as zero-shot does; s is the scale over the usual length of embeddings.
     """
-    network.text.eval()
     text = _prompted(network, prompts)
     scale = network.logit_scale.exp() / network.length
     head = network.head
@@ -188,7 +154,7 @@ class Contrastive(Objective):
     Later stages start from ``plain_classifier``; the text tower is not handed on.
     """
 
-    on_features = False
+    remembered = ("calls",)
 
     def __init__(
         self,
@@ -210,8 +176,9 @@ class Contrastive(Objective):
         self.width, self.context_length = width, context_length
         self.text_size = {"width": text_width, "layers": text_layers, "heads": text_heads}
         self.templates = templates_of(templates)
-        self.class_names = class_names
-        self.captions = captions
+        self.class_names, self.captions = class_names, captions
+        self.which: NDArray[np.int64] | None = None
+        """The caption of each row of the training data, where they come from a file."""
         self.calls = 0
 
     def begin(self, setup: Setup) -> nn.Module:
@@ -226,9 +193,10 @@ class Contrastive(Objective):
         texts = [one.format(name) for name in names for one in self.templates]
         self.prompts = cut(texts).view(len(names), len(self.templates), -1)
         self.seed, self.criterion = setup.seed, ClipLoss()
-        self.own: Captions | None = None
+        self.texts, self.which = self.prompts.flatten(0, 1), None
         if self.captions is not None:
-            self.own = read_captions(self.captions, setup.base, setup.data.examples, cut)
+            file = Path(setup.base) / self.captions
+            self.texts, self.which = read_captions(file, setup.data.examples, cut)
         with seeded(setup.seed):
             head = setup.heads[0]
             become(head, nn.Linear(head.in_features, self.width))
@@ -249,12 +217,14 @@ class Contrastive(Objective):
 
     def tokens(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Distinct captions (U, L), and which one each example (B,) has now."""
-        if self.own is not None:
-            return self.own.of(batch.rows)
-        keys = keys_of(batch.rows.tolist(), self.seed, "caption", self.calls)
-        drawn = (uniforms(keys, 1)[:, 0] * len(self.templates)).astype("int64")
-        which = batch.labels.cpu().numpy() * len(self.templates) + drawn
-        return distinct_rows(self.prompts.flatten(0, 1), which)
+        if self.which is not None:
+            which = self.which[batch.rows]
+        else:
+            keys = keys_of(batch.rows.tolist(), self.seed, "caption", self.calls)
+            drawn = (uniforms(keys, 1)[:, 0] * len(self.templates)).astype("int64")
+            which = batch.labels.cpu().numpy() * len(self.templates) + drawn
+        distinct, place = torch.unique(torch.from_numpy(which), return_inverse=True)
+        return self.texts[distinct], place
 
     def loss(self, network: nn.Module, batch: TrainingBatch) -> Tensor:
         assert isinstance(network, ImageText)
@@ -280,9 +250,3 @@ class Contrastive(Objective):
     def written(self, network: nn.Module) -> nn.Module:
         assert isinstance(network, ImageText)
         return plain_classifier(network, self.prompts)
-
-    def state(self) -> dict[str, Any]:
-        return {"calls": self.calls}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.calls = int(state["calls"])

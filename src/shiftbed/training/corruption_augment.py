@@ -11,6 +11,7 @@ from torch import Tensor
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.corruptions import NAMES, Corruption, severities
+from shiftbed.training.arguments import share
 from shiftbed.training.augment import Keys, Step, normals, uniforms
 
 
@@ -31,7 +32,7 @@ class GaussianNoise(Step):
             raise InputError(
                 f"augmentation gaussian-noise: sigma must be above 0, got {self.sigma!r}"
             )
-        _check_share(self.name, self.share)
+        share(self.share, f"augmentation {self.name}: share", "(0, 1]")
 
     @property
     def label(self) -> str:
@@ -65,7 +66,7 @@ class Corrupt(Step):
     frost: str | None = None
 
     def __post_init__(self) -> None:
-        _check_share(self.name, self.share)
+        share(self.share, f"augmentation {self.name}: share", "(0, 1]")
         if not self.kinds or not all(self.kinds.values()):
             raise InputError("augmentation corruption: names and severities must not be empty")
         for name, levels in self.kinds.items():
@@ -73,30 +74,33 @@ class Corrupt(Step):
                 self._corruption(name, level)
 
     @property
+    def chosen(self) -> tuple[str, ...]:
+        """Names as they were given."""
+        return (self.names,) if isinstance(self.names, str) else tuple(self.names)
+
+    @property
     def kinds(self) -> dict[str, tuple[int, ...]]:
         """The corruptions drawn from, with their severities."""
-        chosen = [self.names] if isinstance(self.names, str) else list(self.names)
-        return {name: self._levels(name) for name in (NAMES if chosen == ["all"] else chosen)}
+        names = NAMES if self.chosen == ("all",) else self.chosen
+        return {name: self._levels(name) for name in names}
 
     def _levels(self, name: str) -> tuple[int, ...]:
         if name not in NAMES:
             raise unknown("corruption", name, NAMES)
-        if isinstance(self.severities, str):
-            if self.severities != "all":
-                raise InputError(
-                    "augmentation corruption: severities must be numbers or 'all', got "
-                    f"{self.severities!r}"
-                )
+        if self.severities == "all":
             return tuple(severities(name))
+        if isinstance(self.severities, str):
+            raise InputError(
+                "augmentation corruption: severities must be numbers or 'all', got "
+                f"{self.severities!r}"
+            )
         return (self.severities,) if isinstance(self.severities, int) else tuple(self.severities)
 
     @property
     def label(self) -> str:
-        chosen = [self.names] if isinstance(self.names, str) else list(self.names)
-        what = self.name if chosen == ["all"] else "/".join(chosen)
-        some = self.severities
-        if some != "all":
-            what += ":" + "/".join(map(str, [some] if isinstance(some, int) else some))
+        what = self.name if self.chosen == ("all",) else "/".join(self.chosen)
+        if self.severities != "all":
+            what += ":" + "/".join(map(str, next(iter(self.kinds.values()))))
         return what + _part(self.share)
 
     def _corruption(self, name: str, severity: int) -> Corruption:
@@ -122,11 +126,6 @@ class Corrupt(Step):
             ids = [f"{key:x}" for key in keys[at].tolist()]
             out[at] = self._corruption(*one)(pixels[at], ids)
         return out
-
-
-def _check_share(name: str, share: float) -> None:
-    if not 0 < share <= 1:
-        raise InputError(f"augmentation {name}: share must be above 0, at most 1, got {share!r}")
 
 
 def _part(share: float) -> str:

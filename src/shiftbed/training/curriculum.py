@@ -5,7 +5,7 @@ one). What is trained on changes where an epoch begins; how many steps there are
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.training.arguments import share, whole_number
 from shiftbed.training.objective import Hook
-from shiftbed.training.select import difficulty_rows, of_examples, ranked, read_scores
+from shiftbed.training.select import difficulty_rows, ranked, scores_of
 
 if TYPE_CHECKING:
     from shiftbed.training.loop import Run
@@ -23,19 +24,22 @@ if TYPE_CHECKING:
 
 
 Rows = NDArray[np.int64]
+Floats = NDArray[np.float64]
 KEPT = ("all", "easiest", "hardest", "random")
-_PHASE = re.compile(r"(?P<keep>[a-z]+)(:(?P<count>\d+))?(@(?P<share>[\d.]+))?")
+_PHASE = re.compile(r"(?P<keep>[a-z]+)(:(?P<count>\d+))?(@(?P<share>\d*\.?\d+))?")
 
 
-def scores_of(data: "TrainingData", path: str, base: str) -> dict[str, float]:
-    """A score for each example of the data, by its id with the data set's name in front."""
-    examples = data.examples
-    lacking = f"{path}: no finite difficulty score"
-    found = of_examples(read_scores(Path(base) / path), examples, lacking)
-    for example, score in zip(examples, found, strict=True):
-        if not np.isfinite(score):
-            raise InputError(f"{lacking} for example {example!r}")
-    return dict(zip(examples, found, strict=True))
+class _Curriculum(Hook):
+    """What both have in common: they need the recipe's data, and perhaps a file of scores."""
+
+    scores: str | None
+
+    def _data(self, run: "Run") -> tuple["TrainingData", Floats]:
+        """The examples, and how hard each is; 0 without a file."""
+        setup = run.known()
+        if self.scores is None:
+            return setup.data, np.zeros(len(setup.data))
+        return setup.data, scores_of(Path(setup.base) / self.scores, setup.data.examples)
 
 
 def examples_left(total: int, left: int, share: float, until: float) -> int:
@@ -51,34 +55,31 @@ def examples_left(total: int, left: int, share: float, until: float) -> int:
 
 
 @final
-class PhaseOut(Hook):
+class PhaseOut(_Curriculum):
     """All examples at first, then fewer and fewer of the easiest, until ``left`` are left.
 
     ``left`` hard ones remain from ``until`` of the steps on, and in the last epoch in any case.
     With ``per_class`` the classes shrink alike, and their numbers add up to the same total.
     """
 
+    remembered = ("now",)
+
     def __init__(self, scores: str, left: int, until: float = 1.0, per_class: bool = False) -> None:
-        if isinstance(left, bool) or not isinstance(left, int) or left < 1:
-            raise InputError(f"phase_out: left must be a whole number from 1, got {left!r}")
-        if not 0 < until <= 1:
-            raise InputError(f"phase_out: until must be above 0 and at most 1, got {until!r}")
-        self.scores, self.left, self.until, self.per_class = scores, left, until, per_class
+        self.scores, self.per_class = scores, per_class
+        self.left = whole_number(left, "phase_out: left")
+        self.until = share(until, "phase_out: until", "(0, 1]")
         self.now = 0
 
     def begin(self, run: "Run") -> None:
-        if run.setup is None:
-            raise InputError("phase_out needs the recipe's data")
-        data = run.setup.data
+        data, hard = self._data(run)
         if self.left > len(data):
             raise InputError(f"phase_out: cannot leave {self.left} of {len(data)} examples")
-        scores = scores_of(data, self.scores, run.setup.base)
-        self.order = hardest_first(data, scores, per_class=self.per_class)
+        self.order = hardest_first(data, hard, per_class=self.per_class)
         self.now = self.now or len(data)
 
     def before_epoch(self, run: "Run") -> None:
-        share = run.step / run.steps
-        self.now = examples_left(len(self.order), self.left, share, self.until)
+        done = run.step / run.steps
+        self.now = examples_left(len(self.order), self.left, done, self.until)
         if run.steps - run.step <= -(-self.now // run.stream.batch_size):
             self.now = self.left
         run.stream.keep(self.order[: self.now])
@@ -86,23 +87,13 @@ class PhaseOut(Hook):
     def facts(self) -> dict[str, Any]:
         return {"examples_left": self.now}
 
-    def state(self) -> dict[str, Any]:
-        return {"now": self.now}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.now = int(state["now"])
-
-
-def hardest_first(
-    data: "TrainingData", scores: Mapping[str, float], *, per_class: bool = False
-) -> Rows:
+def hardest_first(data: "TrainingData", hard: Floats, *, per_class: bool = False) -> Rows:
     """Rows from the hardest to the easiest; ``per_class``: by their rank within their class.
 
     Equal scores are ordered by a hash of the ids, so the order of rows does not matter.
     """
-    examples = data.examples
-    order = ranked(examples, "phase-out")
-    hard = np.array([scores[example] for example in examples])
+    order = ranked(data.examples, "phase-out")
     order = order[np.argsort(-hard[order], kind="stable")]
     if not per_class:
         return order
@@ -143,22 +134,19 @@ def parse_phase(text: str) -> Phase:
         raise InputError(
             f"switch: easiest, hardest and random need a count, all has none: {text!r}"
         )
-    try:
-        share = float(match["share"] or 0)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise InputError(f"switch: a share of steps must be 0 or more and below 1, got {text!r}")
-    return Phase(keep=keep, count=None if count is None else int(count), share=share)
+    begin = share(float(match["share"] or 0), f"switch: the share of steps in {text!r}", "[0, 1)")
+    return Phase(keep=keep, count=None if count is None else int(count), share=begin)
 
 
 @final
-class Switch(Hook):
+class Switch(_Curriculum):
     """Easy, hard, random or all examples in turn: ``phases = [["random:500", "hardest:500@0.5"]]``.
 
     COUNT is per class. A phase starts with the first epoch that begins at or after its share of the
     steps; the first phase must begin at 0.
     """
+
+    remembered = ("current",)
 
     def __init__(self, phases: Sequence[str] | str, scores: str | None = None) -> None:
         texts = [phases] if isinstance(phases, str) else list(phases)
@@ -172,33 +160,19 @@ class Switch(Hook):
         self.current = -1
 
     def begin(self, run: "Run") -> None:
-        if run.setup is None:
-            raise InputError("switch needs the recipe's data")
-        setup = run.setup
-        data = setup.data
-        scores = dict.fromkeys(data.examples, 0.0)
-        if self.scores is not None:
-            scores = scores_of(data, self.scores, setup.base)
-        self.rows = [_phase_rows(data, phase, scores, setup.seed) for phase in self.phases]
+        data, hard = self._data(run)
+        ids, labels, seed = data.examples, data.labels, run.known().seed
+        self.rows = [
+            np.arange(len(data))
+            if one.count is None
+            else difficulty_rows(ids, labels, hard, keep=one.keep, count=one.count, seed=seed)
+            for one in self.phases
+        ]
 
     def before_epoch(self, run: "Run") -> None:
-        share = run.step / run.steps
-        self.current = sum(phase.share <= share + 1e-12 for phase in self.phases) - 1
+        done = run.step / run.steps
+        self.current = sum(phase.share <= done + 1e-12 for phase in self.phases) - 1
         run.stream.keep(self.rows[self.current])
 
     def facts(self) -> dict[str, Any]:
         return {} if self.current < 0 else {"phase": self.phases[self.current].keep}
-
-    def state(self) -> dict[str, Any]:
-        return {"current": self.current}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.current = int(state["current"])
-
-
-def _phase_rows(data: "TrainingData", phase: Phase, scores: Mapping[str, float], seed: int) -> Rows:
-    if phase.count is None:
-        return np.arange(len(data))
-    return difficulty_rows(
-        data.examples, data.labels, scores, keep=phase.keep, count=phase.count, seed=seed
-    )

@@ -1,17 +1,17 @@
 """The old task while a new one is learned: replayed, and watched at every checkpoint."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError
+from shiftbed.training.arguments import whole_number
 from shiftbed.training.networks import caught, mean_of_heads
 from shiftbed.training.objective import Hook, Objective, Setup, TrainingBatch
 
@@ -69,6 +69,14 @@ def become(head: nn.Linear, other: nn.Linear) -> None:
     head.bias = bias
 
 
+def opened(setup: Setup, name: str, classes: int, what: str) -> "Stream":
+    """Batches of a data set whose labels must be those of the old head."""
+    found = setup.open(name)
+    if found.classes != classes:
+        raise InputError(f"{what}: {name} has {found.classes} classes, the old head {classes}")
+    return setup.stream(found)
+
+
 def old_heads_of(setup: Setup, what: str) -> tuple[nn.Linear, ...]:
     """The heads that the start's weights came with, or why there are none."""
     if not setup.old_heads:
@@ -76,28 +84,6 @@ def old_heads_of(setup: Setup, what: str) -> tuple[nn.Linear, ...]:
             f"objective {what!r} needs the old head: start from pretrained weights, a file or a run"
         )
     return setup.old_heads
-
-
-@final
-class OldBatches:
-    """Batches of the old data without end, epoch after epoch; ``served`` is where it is."""
-
-    def __init__(self, stream: "Stream") -> None:
-        self.stream = stream
-        self.served = 0
-        self._open: Iterator[TrainingBatch] | None = None
-
-    def next(self) -> TrainingBatch:
-        """The next batch."""
-        per_epoch = self.stream.steps_per_epoch
-        if self._open is None or self.served % per_epoch == 0:
-            self._open = iter(self.stream.epoch(self.served // per_epoch, self.served % per_epoch))
-        self.served += 1
-        return next(self._open)
-
-    def go_on(self, served: int) -> None:
-        """Continue after so many batches."""
-        self.served, self._open = served, None
 
 
 class Replaying(Objective):
@@ -110,54 +96,51 @@ class Replaying(Objective):
     """
 
     on_features = True
+    remembered = ("served",)
 
     def __init__(self, data: str | None, ratio: int, together: bool, what: str) -> None:
-        if isinstance(ratio, bool) or not isinstance(ratio, int) or ratio < 1:
-            raise InputError(f"objective {what!r}: ratio must be a whole number ≥ 1, got {ratio!r}")
-        self.data, self.ratio, self.together, self.what = data, ratio, together, what
-        self.batches: OldBatches | None = None
+        self.data, self.together, self.what = data, together, what
+        self.ratio = whole_number(ratio, f"objective {what!r}: ratio")
+        self.stream: Stream | None = None
+        self.served = 0
+        """Old batches so far."""
+        self._open: Iterator[TrainingBatch] | None = None
 
     def open_old(self, setup: Setup, classes: int) -> None:
         """Open the old data, whose labels must be those of the old head."""
-        if self.data is None:
-            return
-        old = setup.open(self.data)
-        if old.classes != classes:
-            raise InputError(
-                f"objective {self.what!r}: {self.data} has {old.classes} classes, the old head "
-                f"{classes}"
-            )
-        self.batches = OldBatches(setup.stream(old))
+        if self.data is not None:
+            self.stream = opened(setup, self.data, classes, f"objective {self.what!r}")
+
+    def next_old(self) -> TrainingBatch:
+        """The next old batch: epoch after epoch, without end."""
+        assert self.stream is not None
+        epoch, position = divmod(self.served, self.stream.steps_per_epoch)
+        if self._open is None or position == 0:
+            self._open = iter(self.stream.epoch(epoch, position))
+        self.served += 1
+        return next(self._open)
 
     def old_loss(self, network: nn.Module) -> Tensor:
         """Cross-entropy of the next old batch, through the old head."""
-        assert self.batches is not None
         assert isinstance(network, OldTask)
-        batch = self.batches.next()
+        batch = self.next_old()
         return functional.cross_entropy(network.old(batch.pixels), batch.labels)
 
     def with_old(self, network: nn.Module, new: Tensor) -> Tensor:
         """The new batch's loss, and the old ones' if they share its step."""
-        if self.batches is None or not self.together:
+        if self.stream is None or not self.together:
             return new
         for _ in range(self.ratio):
             new = new + self.old_loss(network)
         return new / (1 + self.ratio)
 
     def after_step(self, run: "Run") -> None:
-        if self.batches is None or self.together:
+        if self.stream is None or self.together:
             return
         for _ in range(self.ratio):
             run.optimiser.zero_grad(set_to_none=True)
             self.old_loss(run.network).backward()  # type: ignore[no-untyped-call]
             run.optimiser.step()
-
-    def state(self) -> dict[str, Any]:
-        return {} if self.batches is None else {"served": self.batches.served}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        if self.batches is not None:
-            self.batches.go_on(int(state["served"]))
 
 
 @final
@@ -194,34 +177,23 @@ class Watch(Hook):
     labels; name its test set.
     """
 
+    remembered = ("log",)
+
     def __init__(self, data: str, limit: int | None = None) -> None:
-        if limit is not None and limit < 1:
-            raise InputError(f"watch: limit must be 1 or more, got {limit!r}")
-        self.data, self.limit = data, limit
+        self.data = data
+        self.limit = None if limit is None else whole_number(limit, "watch: limit")
         self.log: list[dict[str, Any]] = []
         """Per checkpoint: step, accuracy, its 95 % interval (Clopper–Pearson) and n."""
 
     def begin(self, run: "Run") -> None:
-        setup = run.setup
-        if setup is None:
-            raise InputError("watch needs the recipe's data")
+        setup = run.known()
         if not setup.old_heads:
             raise InputError("watch: a random start has no old task; start from trained weights")
         self.old = [deepcopy(head).to(setup.heads[0].weight.device) for head in setup.old_heads]
-        self.stream = self._opened(setup)
         self.heads = setup.heads
-
-    def _opened(self, setup: Setup) -> "Stream":
-        found = setup.open(self.data)
-        classes = setup.old_heads[0].out_features
-        if found.classes != classes:
-            raise InputError(
-                f"watch: {self.data} has {found.classes} classes, the old head {classes}"
-            )
-        stream = setup.stream(found)
+        self.stream = opened(setup, self.data, setup.old_heads[0].out_features, "watch")
         if self.limit is not None:
-            stream.keep(np.arange(min(self.limit, len(found))))
-        return stream
+            self.stream.keep(self.stream.kept[: self.limit])
 
     def _logits(self, network: nn.Module, x: Tensor) -> Tensor:
         if isinstance(network, OldTask):
@@ -238,20 +210,13 @@ class Watch(Hook):
                 answers = self._logits(run.network, batch.pixels).argmax(dim=1)
                 right += int((answers == batch.labels).sum())
                 count += len(batch.labels)
-        share = right / count
-        low, high = clopper_pearson(np.array([share]), np.array([count]), 0.95)
-        found = {"accuracy": share, "low": float(low[0]), "high": float(high[0]), "n": count}
-        self.log = [one for one in self.log if one["step"] < run.step]
-        self.log.append({"step": run.step, **found})
+        low, high = map(float, clopper_pearson(right / count, count, 0.95))
+        found = {"accuracy": right / count, "low": low, "high": high, "n": count}
+        earlier = [one for one in self.log if one["step"] < run.step]
+        self.log = [*earlier, {"step": run.step, **found}]
 
     def facts(self) -> dict[str, Any]:
         if not self.log:
             return {}
         last = {f"old_{key}": value for key, value in self.log[-1].items() if key != "step"}
         return {"old_data": self.data, **last}
-
-    def state(self) -> dict[str, Any]:
-        return {"log": self.log}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.log = [dict(one) for one in state["log"]]

@@ -1,7 +1,8 @@
 """The training loop: forward, loss, backward, step; and what must be kept to go on after a kill."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,7 @@ def make_optimiser(table: Mapping[str, Any], parameters: Iterable[nn.Parameter])
     >>> make_optimiser({"name": "SGD", "lr": 0.1}, [nn.Parameter(torch.zeros(1))]).defaults["lr"]
     0.1
     """
-    name = str(table["name"])
-    known = {
-        key: value
-        for key, value in vars(torch.optim).items()
-        if isinstance(value, type) and issubclass(value, Optimizer) and value is not Optimizer
-    }
+    name, known = str(table["name"]), _known(torch.optim, Optimizer, {"Optimizer"})
     if name not in known:
         raise unknown("optimiser", name, known)
     options = {key: _pair(value) for key, value in table.items() if key != "name"}
@@ -48,19 +44,15 @@ def _pair(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+@dataclass(frozen=True)
 class Schedule:
     """A schedule of torch, stepped once a step or once an epoch; or none."""
 
-    def __init__(self, scheduler: Any | None, per: str) -> None:
-        self.scheduler = scheduler
-        self.per = per
+    scheduler: Any | None
+    per: str
 
-    def after_step(self) -> None:
-        if self.scheduler is not None and self.per == "step":
-            self.scheduler.step()
-
-    def after_epoch(self) -> None:
-        if self.scheduler is not None and self.per == "epoch":
+    def after(self, what: str) -> None:
+        if self.scheduler is not None and self.per == what:
             self.scheduler.step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -86,7 +78,9 @@ def make_schedule(
     warmup = table.get("warmup", 0)
     options = {k: _pair(v) for k, v in table.items() if k not in ("name", "per", "warmup")}
     length = (steps if per == "step" else epochs) - warmup
-    known = _known()
+    leave = {"LRScheduler", "_LRScheduler", "SequentialLR", "ChainedScheduler", "LambdaLR"}
+    leave |= {"MultiplicativeLR", "ReduceLROnPlateau"}  # they need more than numbers
+    known = _known(lr_scheduler, lr_scheduler.LRScheduler, leave)
     if name != "constant" and name not in known:
         raise unknown("schedule", name, ("constant", *known))
     if name == "constant" and options:
@@ -105,14 +99,11 @@ def make_schedule(
         raise InputError(f"schedule {name!r}: {error}") from None
 
 
-def _known() -> dict[str, Any]:
-    """Schedules that need nothing but numbers."""
-    leave = {"LRScheduler", "_LRScheduler", "SequentialLR", "ChainedScheduler", "LambdaLR"}
-    leave |= {"MultiplicativeLR", "ReduceLROnPlateau"}
-    base = lr_scheduler.LRScheduler
+def _known(module: Any, base: type, leave: Collection[str]) -> dict[str, Any]:
+    """The classes of a module of torch that can be named."""
     return {
         key: value
-        for key, value in vars(lr_scheduler).items()
+        for key, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, base) and key not in leave
     }
 
@@ -132,39 +123,33 @@ def checkpoint_steps(plan: Mapping[str, Any], steps: int, steps_per_epoch: int) 
     return sorted({at for at in found if at <= steps} | {steps})
 
 
+@dataclass(kw_only=True, eq=False)
 class Run:
     """A run while it is trained; hooks may change what it holds."""
 
-    def __init__(
-        self,
-        *,
-        network: nn.Module,
-        objective: Objective,
-        optimiser: Optimizer,
-        schedule: Schedule,
-        stream: Stream,
-        steps: int,
-        hooks: Sequence[Hook] = (),
-        frozen: Iterable[nn.Module] = (),
-        setup: Setup | None = None,
-    ) -> None:
-        self.network = network
-        self.objective = objective
-        self.optimiser = optimiser
-        self.schedule = schedule
-        self.stream = stream
-        self.steps = steps
-        self.hooks = tuple(hooks)
-        self.frozen = tuple(frozen)
-        """Modules that stay in evaluation mode: a backbone under a head that is trained alone."""
-        self.setup = setup
-        """What the objective began with: for hooks that open other data."""
-        self.step = 0
-        self.epoch = 0
-        self.position = 0
-        """Batches of the epoch that are done."""
-        self.loss_sum = torch.zeros(())
-        self.loss_count = 0
+    network: nn.Module
+    objective: Objective
+    optimiser: Optimizer
+    schedule: Schedule
+    stream: Stream
+    steps: int
+    hooks: Sequence[Hook] = ()
+    frozen: Sequence[nn.Module] = ()
+    """Modules that stay in evaluation mode: a backbone under a head that is trained alone."""
+    setup: Setup | None = None
+    """What the objective began with."""
+    step: int = 0
+    epoch: int = 0
+    position: int = 0
+    """Batches of the epoch that are done."""
+    loss_sum: Tensor = field(default_factory=lambda: torch.zeros(()))
+    loss_count: int = 0
+
+    def known(self) -> Setup:
+        """What the objective began with, for hooks that need its data or open other data."""
+        if self.setup is None:
+            raise InputError("this hook needs the recipe's data")
+        return self.setup
 
     def train_mode(self) -> None:
         """The network in training mode, its frozen parts not."""
@@ -202,16 +187,15 @@ class Run:
 
     def begin(self, state: Mapping[str, Any] | None = None) -> None:
         """Start, or go on from what ``state`` gave."""
-        if state is None:
-            for hook in self.hooks:
-                hook.begin(self)
-            return
-        self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
-        self.objective.load_state(state["objective"])
-        for hook, own in zip(self.hooks, state["hooks"], strict=True):
-            hook.load_state(own)
+        if state is not None:
+            self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
+            self.objective.load_state(state["objective"])
+            for hook, own in zip(self.hooks, state["hooks"], strict=True):
+                hook.load_state(own)
         for hook in self.hooks:
             hook.begin(self)
+        if state is None:
+            return
         self.network.load_state_dict(state["network"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.schedule.load_state_dict(state["schedule"])
@@ -241,7 +225,10 @@ def train(
             _step(run, run.objective.loss(run.network, batch))
             seen(len(batch.rows))
             if run.position == run.stream.steps_per_epoch:
-                _end_of_epoch(run)
+                run.schedule.after("epoch")
+                for hook in run.hooks:
+                    hook.after_epoch(run)
+                run.epoch, run.position = run.epoch + 1, 0
             if run.step == run.steps:
                 for hook in run.hooks:
                     hook.finish(run)
@@ -264,7 +251,7 @@ def _step(run: Run, loss: Tensor) -> None:
     for hook in run.hooks:
         hook.after_backward(run)
     run.optimiser.step()
-    run.schedule.after_step()
+    run.schedule.after("step")
     run.step += 1
     run.position += 1
     run.loss_sum = run.loss_sum + loss.detach()
@@ -272,11 +259,3 @@ def _step(run: Run, loss: Tensor) -> None:
     run.objective.after_step(run)
     for hook in run.hooks:
         hook.after_step(run)
-
-
-def _end_of_epoch(run: Run) -> None:
-    run.schedule.after_epoch()
-    for hook in run.hooks:
-        hook.after_epoch(run)
-    run.epoch += 1
-    run.position = 0

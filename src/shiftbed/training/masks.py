@@ -128,10 +128,8 @@ def mask_lowest(
 
 def _keep(scores: Tensor, zeros: int) -> Tensor:
     """True for all but the ``zeros`` lowest scores: one selection, no sort."""
-    if zeros == 0:
-        return torch.ones_like(scores, dtype=torch.bool)
-    if zeros == len(scores):
-        return torch.zeros_like(scores, dtype=torch.bool)
+    if zeros in (0, len(scores)):
+        return torch.full_like(scores, zeros == 0, dtype=torch.bool)
     threshold = torch.kthvalue(scores, zeros).values
     keep = scores > threshold
     tied = torch.nonzero(scores == threshold).squeeze(1)
@@ -170,16 +168,6 @@ def check_sparsity(network: nn.Module, sparsity: float, scope: str) -> Sparsity:
     if got != wanted:
         raise ValueError(f"{scope} sparsity {sparsity:g} needs {wanted} zeros, there are {got}")
     return sparsity_of(network)
-
-
-def check_target(sparsity: float) -> float:
-    """A sparsity must lie in [0, 1)."""
-    if isinstance(sparsity, bool) or not isinstance(sparsity, int | float):
-        raise InputError(f"sparsity must be a number in [0, 1) such as 0.8, got {sparsity!r}")
-    if not 0.0 <= sparsity < 1.0:
-        hint = f"; write {sparsity / 100:g} for {sparsity:g} %" if 1 < sparsity < 100 else ""
-        raise InputError(f"sparsity must lie in [0, 1), got {sparsity:g}{hint}")
-    return float(sparsity)
 
 
 def settle(network: nn.Module) -> None:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.errors import InputError
 from shiftbed.training.arguments import HOOKS, OBJECTIVES, construct
 
 if TYPE_CHECKING:
@@ -50,11 +49,7 @@ class Setup:
     heads: tuple[nn.Linear, ...]
     """The last layer (two for distilled transformers), a part of ``network``."""
     classes: int
-    preprocessing: Preprocessing
     data: "TrainingData"
-    steps: int
-    steps_per_epoch: int
-    batch_size: int
     seed: int
     open: Callable[[str], "TrainingData"]
     """Another data set of the recipe by its name, whole: for replay."""
@@ -66,7 +61,24 @@ class Setup:
     """The recipe's folder: files that objectives and hooks name are relative to it."""
 
 
-class Objective(ABC):
+class _Remembering:
+    """What survives a kill: the attributes that ``remembered`` names.
+
+    They hold tensors, numbers, texts, lists and dicts of them only.
+    """
+
+    remembered: tuple[str, ...] = ()
+
+    def state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.remembered}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Read back what ``state`` gave; a hook's is called before its ``begin``."""
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+class Objective(_Remembering, ABC):
     """The loss of a batch."""
 
     views: int = 0
@@ -74,7 +86,6 @@ class Objective(ABC):
     clean_first: bool = False
     """Whether ``batch.pixels`` is only cropped and flipped, and ``views`` are augmentations of it
     (AugMix); otherwise each is an augmentation of its own."""
-
     on_features: bool = False
     """Whether ``loss`` asks nothing of the network but ``network(batch.pixels)``, so that a head
     can be trained on features computed once."""
@@ -102,18 +113,11 @@ class Objective(ABC):
         """Outputs of what ``written`` gives, where the data has so many classes."""
         return classes
 
-    def after_step(self, run: "Run") -> None:  # noqa: B027
+    def after_step(self, run: "Run") -> None:
         """After the weights are new and before hooks: replay takes its further steps here."""
 
-    def state(self) -> dict[str, Any]:
-        """What must survive a kill, beyond the network: tensors, numbers, texts, lists, dicts."""
-        return {}
 
-    def load_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027
-        """Read back what ``state`` gave."""
-
-
-class Hook:
+class Hook(_Remembering):
     """What happens around steps; every method may be left out.
 
     ``run`` has ``network``, ``optimiser``, ``schedule``, ``step``, ``epoch``, ``steps`` and
@@ -150,13 +154,6 @@ class Hook:
         """What goes to the model's info beside every checkpoint (sparsity, old accuracy, …)."""
         return {}
 
-    def state(self) -> dict[str, Any]:
-        """What must survive a kill: tensors, numbers, texts, lists and dicts of them only."""
-        return {}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Read back what ``state`` gave; called before ``begin``."""
-
 
 @final
 class CrossEntropy(Objective):
@@ -175,14 +172,7 @@ class CrossEntropy(Objective):
 
 @final
 class MeanSquares(Objective):
-    """Mean of (z − e_y)² over batch and classes, e_y one-hot (andreassen2021, Appendix C.4).
-
-    >>> import torch
-    >>> objective = MeanSquares()
-    >>> batch = TrainingBatch(pixels=torch.eye(2), labels=torch.tensor([0, 1]), rows=np.arange(2))
-    >>> float(objective.loss(nn.Identity(), batch))
-    0.0
-    """
+    """Mean of (z − e_y)² over batch and classes, e_y one-hot (andreassen2021, Appendix C.4)."""
 
     on_features = True
 
@@ -199,20 +189,14 @@ def make_objective(table: Mapping[str, Any]) -> Objective:
     0
     """
     name = str(table["name"])
-    if name not in OBJECTIVES:
-        raise unknown("objective", name, OBJECTIVES)
     options = {key: value for key, value in table.items() if key != "name"}
-    made = construct(OBJECTIVES[name][0], f"objective {name!r}", options)
-    assert isinstance(made, Objective)
+    made: Objective = construct(OBJECTIVES, name, options, "objective")
     return made
 
 
 def make_hook(key: str, table: Mapping[str, Any]) -> Hook:
     """A hook from a recipe's key and its table."""
-    if key not in HOOKS:
-        raise unknown("hook", key, HOOKS)
-    made = construct(HOOKS[key][0], key, table)
-    assert isinstance(made, Hook)
+    made: Hook = construct(HOOKS, key, table)
     return made
 
 
@@ -252,6 +236,5 @@ class AugMixLoss(Objective):
     def loss(self, network: nn.Module, batch: TrainingBatch) -> Tensor:
         logits = network(torch.cat([batch.pixels, *batch.views]))
         parts = torch.chunk(logits, 1 + self.views)
-        return functional.cross_entropy(parts[0], batch.labels) + self.weight * jensen_shannon(
-            parts
-        )
+        clean = functional.cross_entropy(parts[0], batch.labels)
+        return clean + self.weight * jensen_shannon(parts)

@@ -22,10 +22,9 @@ from shiftbed.training.select import (
     fraction_rows,
     held_out_rows,
     mix_counts,
-    of_examples,
     ranked,
     read_column,
-    read_scores,
+    scores_of,
 )
 from shiftbed.training.sources import DataSpec
 
@@ -86,26 +85,16 @@ class TrainingData:
         height, width = preprocessing.size
         found = np.empty((len(self), height, width, preprocessing.channels), dtype=np.uint8)
         for part, test_set in enumerate(self.parts):
-            at = np.flatnonzero(self.source == part)
-            found[at] = decoded(test_set, self.rows[at], preprocessing, workers)
+            left = np.flatnonzero(self.source == part)
+            for batch in batches(test_set, self.rows[left], preprocessing.pixels, 256, workers):
+                for bad in batch.unreadable:
+                    raise InputError(
+                        f"{test_set.name}: cannot read {bad.example}: {bad.reason}; leave it out "
+                        "by exclude"
+                    )
+                now, left = np.split(left, [len(batch.rows)])
+                found[now] = batch.pixels
         return found
-
-
-def decoded(
-    test_set: TestSet, rows: Rows | None, preprocessing: Preprocessing, workers: int = 2
-) -> NDArray[np.uint8]:
-    """(n, H, W, C) pixels of some rows; an image that cannot be read is named in the error."""
-    parts = []
-    for batch in batches(test_set, rows, preprocessing.pixels, 256, workers):
-        if batch.unreadable:
-            bad = batch.unreadable[0]
-            raise InputError(
-                f"{test_set.name}: cannot read {bad.example}: {bad.reason}; leave it out by exclude"
-            )
-        parts.append(batch.pixels)
-    if not parts:
-        return np.empty((0, *preprocessing.size, preprocessing.channels), dtype=np.uint8)
-    return np.concatenate(parts)
 
 
 def whole(test_set: TestSet) -> TrainingData:
@@ -114,9 +103,7 @@ def whole(test_set: TestSet) -> TrainingData:
     >>> whole(TestSet(np.zeros((3, 8, 8), np.uint8), [0, 1, 1], "tiny")).counts
     {'tiny': 3}
     """
-    return _together(
-        {test_set.name: (test_set, np.flatnonzero(test_set.labels >= 0))}, test_set.name
-    )
+    return _together({test_set.name: (test_set, np.flatnonzero(test_set.labels >= 0))})
 
 
 def prepare(
@@ -136,7 +123,7 @@ def prepare(
         for name, (test_set, rows) in chosen.items():
             order = ranked([test_set.examples[row] for row in rows], f"sample:{seed}")
             chosen[name] = (test_set, rows[order[: counts[name]]])
-    found = _together(chosen, "+".join(names))
+    found = _together(chosen)
     if not len(found):
         raise InputError(f"no example of {found.name!r} is left to train on")
     return found
@@ -152,7 +139,10 @@ def _selected(name: str, test_set: TestSet, selection: Mapping[str, Any], base: 
         return [test_set.examples[row] for row in rows]
 
     if "classes" in selection:
-        core = _core(selection["core"]) if "core" in selection else []
+        core: Rows = np.empty(0, np.int64)
+        if "core" in selection:  # a subset of ImageNet in the catalogue, such as imagenet-125
+            policy = policy_of(selection["core"])
+            core = np.flatnonzero(policy.relabel(np.arange(IMAGENET_CLASSES)) >= 0)
         rows = rows[class_rows(labels[rows], selection["classes"], core=core, seed=seed)]
     if "fraction" in selection:
         balanced = bool(selection.get("balanced", False))
@@ -162,21 +152,12 @@ def _selected(name: str, test_set: TestSet, selection: Mapping[str, Any], base: 
         rows = rows[few_shot_rows(ids(), labels[rows], int(selection["shots"]), seed=seed)]
     if "difficulty" in selection:
         table = dict(selection["difficulty"])
-        known = read_scores(base / table.pop("scores"))
-        named = [f"{name}/{one}" for one in ids()]
-        scores = of_examples(known, named, "no difficulty score")
-        own = dict(zip(ids(), scores, strict=True))
-        rows = rows[difficulty_rows(ids(), labels[rows], own, seed=seed, **table)]
+        hard = scores_of(base / table.pop("scores"), [f"{name}/{one}" for one in ids()])
+        rows = rows[difficulty_rows(ids(), labels[rows], hard, seed=seed, **table)]
     return rows
 
 
-def _core(name: str) -> list[int]:
-    """The classes of a subset of ImageNet that the catalogue knows, such as ``imagenet-125``."""
-    inside = policy_of(name).relabel(np.arange(IMAGENET_CLASSES)) >= 0
-    return [int(label) for label in np.flatnonzero(inside)]
-
-
-def _together(chosen: Mapping[str, tuple[TestSet, Rows]], name: str) -> TrainingData:
+def _together(chosen: Mapping[str, tuple[TestSet, Rows]]) -> TrainingData:
     """Chosen rows of data sets as one, over one label space, in the order of their ids' hash."""
     spaces = {part: test_set.classes for part, (test_set, _) in chosen.items()}
     if len(set(spaces.values())) > 1:
@@ -190,7 +171,7 @@ def _together(chosen: Mapping[str, tuple[TestSet, Rows]], name: str) -> Training
     order = ranked(ids, "order")
     known = next(iter(spaces.values()))
     return TrainingData(
-        name=name,
+        name="+".join(names),
         parts=tuple(test_set for test_set, _ in chosen.values()),
         names=names,
         source=source[order],

@@ -12,14 +12,8 @@ biprop             the same with binary weights (``init``, ``seed``)            
 =================  ===============================================================  ===============
 
 All take ``sparsity``, ``scope`` (``global`` or ``layerwise``) and ``skip``, names of layers to
-leave dense. Each is a ``Hook``: it acts on whatever has ``network``, ``optimiser``, ``schedule``,
-``step`` and ``steps``.
-
-Traditional: *magnitude* masks once and fine-tunes (Han et al., 2015); *gradual* masks a little at a
-time while training (Zhu & Gupta, 2017). Rewinding tickets train, mask and train again, several
-rounds: *lottery-ticket* puts weights and learning rate back to an early step (Frankle et al.,
-2020), *lr-rewinding* the learning rate only (Renda et al., 2020). A masked weight stays masked.
-Steps are those of the run; shares are shares of it.
+leave dense. In their order: Han et al. (2015), Zhu & Gupta (2017), Frankle et al. (2020), Renda et
+al. (2020). A masked weight stays masked. Steps are those of the run; shares are shares of it.
 
 Initialization tickets: masks are learned, weights never are. Every weight has a score. The lowest
 |scores| are masked; the gradient passes through the choice as if it were the identity (Ramanujan et
@@ -34,7 +28,7 @@ and the scores take it over. Biprop (Diffenderfer & Kailkhura, 2021) computes wi
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -42,11 +36,11 @@ from torch import Tensor, nn
 from torch.nn.utils import prune as torch_prune
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.training.arguments import share, whole_number
 from shiftbed.training.masks import (
     SCOPES,
     Layer,
     check_sparsity,
-    check_target,
     folded,
     layers,
     mask_lowest,
@@ -94,20 +88,13 @@ def sparsities(sparsity: float, rounds: int | None) -> list[float]:
     return [*(1.0 - one for one in left), sparsity]
 
 
-def share(value: Any, what: str) -> float:
-    """A share of the run's steps, in [0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < 1.0:
-        raise InputError(f"{what} must be a share of the steps in [0, 1), got {value!r}")
-    return float(value)
-
-
 class _Pruning(Hook):
     """Masks from the first step on (ones at first), checked at the end."""
 
     method = ""
 
     def __init__(self, *, sparsity: float, scope: str = "global", skip: Sequence[str] = ()) -> None:
-        self.sparsity = check_target(sparsity)
+        self.sparsity = share(sparsity, "sparsity", "[0, 1)")
         if scope not in SCOPES:
             raise unknown("scope", scope, SCOPES)
         self.scope, self.skip = scope, tuple(skip)
@@ -144,7 +131,7 @@ class Magnitude(_Pruning):
 
     def __init__(self, *, at: float = 0.5, **options: Any) -> None:
         super().__init__(**options)
-        self.at = share(at, "prune.at")
+        self.at = share(at, "prune.at", "[0, 1)")
 
     def begin(self, run: "Run") -> None:
         super().begin(run)
@@ -166,10 +153,11 @@ class Gradual(_Pruning):
         self, *, start: float = 0.0, stop: float = 0.75, prunings: int = 20, **options: Any
     ) -> None:
         super().__init__(**options)
-        self.start, self.stop = share(start, "prune.start"), share(stop, "prune.stop")
+        self.start = share(start, "prune.start", "[0, 1)")
+        self.stop = share(stop, "prune.stop", "[0, 1)")
         if self.stop <= self.start:
             raise InputError(f"prune.stop must lie above start, got {start:g} and {stop:g}")
-        self.prunings = whole(prunings, "prune.prunings")
+        self.prunings = whole_number(prunings, "prune.prunings")
 
     def begin(self, run: "Run") -> None:
         super().begin(run)
@@ -194,6 +182,8 @@ class Rewinding(_Pruning):
     ``weights`` it also puts every parameter and buffer but the masks back to step k.
     """
 
+    remembered = ("round", "kept")
+
     def __init__(
         self,
         *,
@@ -205,9 +195,10 @@ class Rewinding(_Pruning):
         super().__init__(**options)
         self.with_weights = weights
         self.method = "lottery-ticket" if weights else "lr-rewinding"
-        self.rewind = share((0.05 if weights else 0.0) if rewind is None else rewind, "rewind")
-        self.rounds = None if rounds is None else whole(rounds, "prune.rounds")
-        self.targets = sparsities(self.sparsity, self.rounds)
+        early = (0.05 if weights else 0.0) if rewind is None else rewind
+        self.rewind = share(early, "rewind", "[0, 1)")
+        count = None if rounds is None else whole_number(rounds, "prune.rounds")
+        self.targets = sparsities(self.sparsity, count)
         self.round = 0
         self.kept: dict[str, Any] | None = None
 
@@ -248,8 +239,10 @@ class Rewinding(_Pruning):
 
     def _rewind(self, run: "Run") -> None:
         assert self.kept is not None
-        if self.with_weights:
-            _load(run.network, self.kept["weights"])
+        own = run.network.state_dict()
+        with torch.no_grad():
+            for name, tensor in self.kept["weights"].items():
+                own[name].copy_(tensor)
         run.optimiser.state.clear()
         for group, old in zip(run.optimiser.param_groups, self.kept["groups"], strict=True):
             group.update(old)
@@ -257,25 +250,6 @@ class Rewinding(_Pruning):
 
     def facts(self) -> dict[str, Any]:
         return super().facts() | {"round": self.round, "rounds": len(self.targets)}
-
-    def state(self) -> dict[str, Any]:
-        return {"round": self.round, "kept": self.kept}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.round, self.kept = int(state["round"]), state["kept"]
-
-
-def _load(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    own = network.state_dict()
-    with torch.no_grad():
-        for name, tensor in weights.items():
-            own[name].copy_(tensor)
-
-
-def whole(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{what} must be a whole number from 1, got {value!r}")
-    return value
 
 
 class Binarised(torch_prune.CustomFromMask):
@@ -294,13 +268,9 @@ class Binarised(torch_prune.CustomFromMask):
 def binarise(layer: Layer) -> None:
     """Have a masked layer compute with binary weights; its gain is a buffer."""
     module = layer.module
-    torch_hooks = [
-        key
-        for key, hook in module._forward_pre_hooks.items()
-        if isinstance(hook, torch_prune.BasePruningMethod)
-    ]
-    for key in torch_hooks:
-        del module._forward_pre_hooks[key]
+    for key, hook in list(module._forward_pre_hooks.items()):
+        if isinstance(hook, torch_prune.BasePruningMethod):
+            del module._forward_pre_hooks[key]
     method = Binarised(layer.mask)
     method._tensor_name = "weight"
     module.register_buffer("weight_gain", torch.ones((), dtype=layer.weights.dtype))
@@ -338,12 +308,7 @@ class Popup(_Pruning):
 
     def begin(self, run: "Run") -> None:
         """Freeze the weights, draw the scores, and give them to the optimiser."""
-        self.prepare(run.network)
-        for i, group in enumerate(run.optimiser.param_groups):
-            group["params"] = [] if i else self.scores
-
-    def prepare(self, network: nn.Module) -> None:
-        """Masks and scores; what ``begin`` does to the network."""
+        network = run.network
         network.requires_grad_(False)
         generator = torch.Generator().manual_seed(self.seed)
         for layer in layers(network, self.skip):
@@ -359,6 +324,8 @@ class Popup(_Pruning):
                 binarise(layer)
         self._choose()
         settle(network)
+        for i, group in enumerate(run.optimiser.param_groups):
+            group["params"] = [] if i else self.scores
 
     def _initialise(self, weights: Tensor, generator: torch.Generator) -> None:
         if self.init == "keep":
@@ -428,10 +395,7 @@ def make(*, method: str, sparsity: float, scope: str = "global", **options: Any)
     for key, value in options.items():
         if key not in (*own, "skip"):
             raise unknown(f"option of {method}", key, (*own, "skip"))
-        if key == "skip" and not _names(value):
+        names = value if isinstance(value, list | tuple) else [None]
+        if key == "skip" and not all(isinstance(one, str) for one in names):
             raise InputError(f"prune.skip must be a list of layer names, got {value!r}")
     return hook(sparsity=sparsity, scope=scope, **fixed, **options)
-
-
-def _names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)

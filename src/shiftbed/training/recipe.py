@@ -172,16 +172,14 @@ class Job:
     def data_size(self) -> str:
         """How much of them: full, few-shot-10, fraction-0.05, classes-125, …"""
         data = self.arguments["data"]
-        found = [f"classes-{_count(data['classes'])}"] if "classes" in data else []
+        classes = data.get("classes")
+        count = len(classes) if isinstance(classes, list) else classes
+        found = [f"classes-{count}"] if count else []
         found += [f"fraction-{data['fraction']:g}"] if "fraction" in data else []
         found += [f"few-shot-{data['shots']}"] if "shots" in data else []
         if "difficulty" in data:
             found.append(f"{data['difficulty']['keep']}-{data['difficulty']['count']}")
         return "+".join(found) or "full"
-
-
-def _count(classes: Any) -> int:
-    return len(classes) if isinstance(classes, list) else int(classes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,13 +267,10 @@ def _grids(value: Any, sources: Sources) -> Iterator[Grid]:
             jobs = tuple(_jobs(name, table, sources))
         except InputError as error:
             raise InputError(f"grid {name!r}: {error}") from None
-        yield Grid(name=name, jobs=jobs, extra=_flag(table.get("extra", False)))
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InputError(f"extra must be true or false, got {value!r}")
-    return value
+        extra = table.get("extra", False)
+        if not isinstance(extra, bool):
+            raise InputError(f"extra must be true or false, got {extra!r}")
+        yield Grid(name=name, jobs=jobs, extra=extra)
 
 
 def _jobs(name: str, table: Mapping[str, Any], sources: Sources) -> Iterator[Job]:
@@ -290,7 +285,9 @@ def _jobs(name: str, table: Mapping[str, Any], sources: Sources) -> Iterator[Job
     seen: set[str] = set()
     for depth, stage in enumerate(stages):
         known_keys(stage, (*JOB_KEYS, *HOOKS), "[[grid.stages]]")
-        swept = with_patterns(common | stage, sources.data)
+        swept = common | stage
+        if "data" in swept:
+            swept["data"] = with_patterns(swept["data"], sources.data)
         after: list[Job | None] = []
         for arguments in combinations(swept):
             for earlier in before:

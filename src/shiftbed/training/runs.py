@@ -24,23 +24,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftbed.atomic import write_atomically
-from shiftbed.engine.plan import Done, SettingPlan
+from shiftbed.engine.open_setting import OpenSetting
+from shiftbed.engine.plan import WARNING, Done, ModelSpec, RunSpec, SettingPlan
+from shiftbed.engine.run import run_spec
 from shiftbed.engine.toml_files import model_beside
 from shiftbed.errors import InputError
+from shiftbed.evaluation.data import Unreadable
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.checkpoints import refusal
 from shiftbed.evaluation.models.spec import Request, Spec
-from shiftbed.store import PredictionStore
+from shiftbed.store import PredictionStore, read_answers
 from shiftbed.training.augment import label_of
-from shiftbed.training.evaluation import Answer, evaluate_checkpoint
 from shiftbed.training.networks import Network, make_network
 from shiftbed.training.objective import Hook, make_objective
 from shiftbed.training.recipe import Job
 from shiftbed.training.sources import DataSpec
+
+Answer = Callable[[OpenSetting], tuple[NDArray[np.float32], Sequence[Unreadable]]]
 
 
 class RunFolder:
@@ -216,6 +222,25 @@ def described(task: TrainTask) -> dict[str, Any]:
     return {"id": task.job.id, "base": Path(base).as_posix(), **task.job.arguments}
 
 
+def is_evaluated(store: PredictionStore, model: str, settings: Sequence[SettingPlan]) -> bool:
+    """Whether a checkpoint has been evaluated on all settings that it can have.
+
+    A setting that a model cannot have (an attack on one without gradients) is recorded as such, and
+    it is not tried again.
+    """
+
+    def complete(setting: SettingPlan) -> bool:
+        whole = store.complete(model, setting.id)  # first: cheap where there is nothing
+        if not whole and setting.setting.kind != "adversarial":
+            return False
+        record = store.cell(model, setting.id) or {}
+        if whole:
+            return record.get("status") == "complete"
+        return record.get("status") == "failed" and bool(record.get("not_applicable"))
+
+    return all(map(complete, settings))
+
+
 def evaluate_run(
     task: TrainTask,
     model: Model,
@@ -225,11 +250,14 @@ def evaluate_run(
     answer: Answer | None = None,
     say: Callable[[str], None],
 ) -> dict[str, float | None]:
-    """A checkpoint of a run on its settings, into its store; see ``evaluate_checkpoint``.
+    """Predict every setting of a run that is not in its store yet, and write it as ``model.id``.
 
-    ``warnings`` are those of fitting it, for the cells' records.
+    ``answer`` computes the logits of a setting without perturbation, by default from its pixels.
+    ``warnings`` are those of fitting it, for the cells' records. ``say`` hears why settings were
+    left out and what attacks warn of. Returns the accuracies of what was predicted, None where no
+    image has a label.
     """
-    arguments = task.job.arguments
+    arguments, options, store = task.job.arguments, task.options, PredictionStore(task.store)
     details: dict[str, Any] = {
         "spec": arguments["model"],
         "identity": f"job:{task.job.id}",
@@ -237,18 +265,38 @@ def evaluate_run(
         "seed": arguments["seed"],
         "arguments": dict(arguments),
     }
-    return evaluate_checkpoint(
-        model,
-        task.settings,
-        PredictionStore(task.store),
-        info=info,
-        details=details | ({"warnings": list(warnings)} if warnings else {}),
-        batch_size=int(task.options["evaluation_batch_size"]),
-        top=int(task.options["top"]),
-        memory_gib=float(task.options["memory_gib"]),
-        answer=answer,
-        say=say,
+    details |= {"warnings": list(warnings)} if warnings else {}
+    one = ModelSpec(source=model, name=model.id, info=info, details=details, answers=answer)
+    summary = run_spec(
+        RunSpec(
+            name="checkpoint",
+            store=store,
+            models=(one,),
+            settings=[s for s in task.settings if not is_evaluated(store, model.id, [s])],
+            options={
+                "batch_size": int(options["evaluation_batch_size"]),
+                "top": int(options["top"]),
+                "memory_gib": float(options["memory_gib"]),
+                "backend": "torch",
+            },
+        ),
+        describe=False,
     )
+    for key, why in summary.failed.items():
+        if key not in summary.not_applicable:
+            raise InputError(f"{key[0]} on {key[1]}: {why}")
+    for note in dict.fromkeys(summary.notes):
+        if WARNING in note:
+            say(note.removeprefix(f"{model.id} on "))
+    refused = list(summary.failed.values())
+    if refused:
+        more = f" (and {len(refused) - 1} more settings)" if len(refused) > 1 else ""
+        say(refused[0] + more)
+    found: dict[str, float | None] = {}
+    for _, setting in summary.complete:
+        right = read_answers(store, model.id, store.test_set(setting), []).right
+        found[setting] = float(right.mean()) if len(right) else None
+    return found
 
 
 def kept_file(task: TrainTask, step: int) -> Path:

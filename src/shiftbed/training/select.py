@@ -6,7 +6,7 @@ part of a larger one; and shares of two seeds are independent.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import floor
 from pathlib import Path
@@ -51,20 +51,18 @@ def fraction_rows(
 ) -> Rows:
     """``exact(share, n)`` of n examples; ``balanced``: of every class."""
     order = ranked(examples, f"sample:{seed}")
-    if not balanced:
-        return order[: exact(share, len(examples))]
-    sizes = {int(c): exact(share, int(n)) for c, n in zip(*_counted(labels), strict=True)}
-    return _first_of_classes(order, labels, sizes)
+    if balanced:
+        return _of_each_class(order, labels, lambda n: exact(share, n))
+    return order[: exact(share, len(examples))]
 
 
 def few_shot_rows(examples: Sequence[str], labels: Rows, shots: int, *, seed: int = 0) -> Rows:
     """``shots`` examples of every class, all where there are fewer: no over-sampling."""
-    order = ranked(examples, f"sample:{seed}")
-    return _first_of_classes(order, labels, {int(c): shots for c in np.unique(labels)})
+    return _of_each_class(ranked(examples, f"sample:{seed}"), labels, lambda n: shots)
 
 
 def class_rows(
-    labels: Rows, classes: int | Sequence[int], *, core: Sequence[int] = (), seed: int = 0
+    labels: Rows, classes: int | Sequence[int], *, core: Sequence[int] | Rows = (), seed: int = 0
 ) -> Rows:
     """All examples of some classes: those listed, or so many drawn; labels keep their numbers.
 
@@ -89,7 +87,7 @@ def class_rows(
 def difficulty_rows(
     examples: Sequence[str],
     labels: Rows,
-    scores: Mapping[str, float],
+    hard: NDArray[np.float64],
     *,
     keep: str,
     count: int,
@@ -98,27 +96,18 @@ def difficulty_rows(
 ) -> Rows:
     """The ``count`` easiest, hardest or random examples (of every class) by a difficulty score.
 
-    Larger scores are harder. Equal scores are ordered by the keyed hash.
+    ``hard`` (N,): larger is harder. Equal scores are ordered by the keyed hash.
     """
     order = ranked(examples, f"difficulty:{seed}")
-    missing = next((one for one in examples if one not in scores), None)
-    if missing is not None:
-        raise InputError(f"no difficulty score for example {missing!r}")
     if keep != "random":
-        hard = np.array([scores[one] for one in examples])[order]
-        if not np.isfinite(hard).all():
-            raise InputError("difficulty scores must be finite numbers")
-        order = order[np.argsort(-hard if keep == "hardest" else hard, kind="stable")]
-    if not per_class:
-        return order[:count]
-    return _first_of_classes(order, labels, {int(c): count for c in np.unique(labels)})
+        sign = -1 if keep == "hardest" else 1
+        order = order[np.argsort(sign * hard[order], kind="stable")]
+    return _of_each_class(order, labels, lambda n: count) if per_class else order[:count]
 
 
 def held_out_rows(examples: Sequence[str], labels: Rows, share: float) -> Rows:
     """``exact(share, n)`` of the n examples of every class, to be kept out of training."""
-    order = ranked(examples, "held-out")
-    sizes = {int(c): exact(share, int(n)) for c, n in zip(*_counted(labels), strict=True)}
-    return _first_of_classes(order, labels, sizes)
+    return _of_each_class(ranked(examples, "held-out"), labels, lambda n: exact(share, n))
 
 
 def mix_counts(
@@ -175,24 +164,31 @@ def read_scores(path: str | Path) -> dict[str, float]:
         raise InputError(f"{path}: the column 'score' must hold numbers") from None
 
 
+def scores_of(path: Path, examples: Sequence[str]) -> NDArray[np.float64]:
+    """(N,) a finite score for each example, from a file; see ``of_examples``."""
+    lacking = f"{path}: no finite difficulty score"
+    found = np.array(of_examples(read_scores(path), examples, lacking))
+    if not np.isfinite(found).all():
+        raise InputError(f"{lacking} for example {examples[int(np.isfinite(found).argmin())]!r}")
+    return found
+
+
 def of_examples(known: Mapping[str, T], examples: Sequence[str], what: str) -> list[T]:
     """What is known of examples that a file names with or without ``DATA/`` in front."""
-    found = [known.get(one, known.get(one.partition("/")[2])) for one in examples]
-    for example, value in zip(examples, found, strict=True):
+    found = []
+    for example in examples:
+        value = known.get(example, known.get(example.partition("/")[2]))
         if value is None:
             raise InputError(f"{what} for example {example!r}")
-    return [value for value in found if value is not None]
+        found.append(value)
+    return found
 
 
-def _counted(labels: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    classes, counts = np.unique(labels, return_counts=True)
-    return classes, counts
-
-
-def _first_of_classes(order: Rows, labels: Rows, sizes: Mapping[int, int]) -> Rows:
-    """The first ``sizes[c]`` rows of each class c, in the order given."""
+def _of_each_class(order: Rows, labels: Rows, size: Callable[[int], int]) -> Rows:
+    """The first ``size(n)`` of each class's n rows, in the order given."""
     own = labels[order]
     taken = np.zeros(len(order), dtype=bool)
-    for label, size in sizes.items():
-        taken[np.flatnonzero(own == label)[:size]] = True
+    for label in np.unique(own):
+        at = np.flatnonzero(own == label)
+        taken[at[: size(len(at))]] = True
     return order[taken]

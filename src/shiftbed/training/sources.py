@@ -41,6 +41,7 @@ from shiftbed.engine.toml_files import (
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data import TestSet
 from shiftbed.records import Shift
+from shiftbed.training.arguments import share
 
 HELD_OUT = "held_out"
 """Option of a test set: only the part of a data set that is not trained on."""
@@ -112,71 +113,59 @@ def _data(name: str, table: Mapping[str, Any], base: Path) -> DataSpec:
     if not isinstance(path, str) or not path:
         raise InputError(f"[data.{name}] needs a path")
     exclude = given.pop("exclude", None)
-    share = given.pop(HELD_OUT, None)
+    held_out = given.pop(HELD_OUT, None)
+    if held_out is not None:
+        held_out = share(held_out, f"[data.{name}] {HELD_OUT}", "(0, 1)")
     return DataSpec(
         name=name,
         path=beside(path, base),
         options=files_beside(given, base),
-        held_out=None if share is None else _share(share, f"[data.{name}] {HELD_OUT}"),
+        held_out=held_out,
         exclude=None if exclude is None else beside(str(exclude), base),
     )
-
-
-def _share(value: Any, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise InputError(f"{what} must be above 0 and below 1, got {value!r}")
-    return float(value)
 
 
 def _task(
     task: DomainTask, table: dict[str, Any], base: Path
 ) -> tuple[dict[str, DataSpec], list[SettingPlan], list[Shift]]:
-    """A task's domains as data sets, their held-out parts as settings, all pairs as shifts."""
+    """A task's domains as data sets, their held-out parts as settings, all pairs as shifts.
+
+    A shift is about the networks trained on its ID data.
+    """
     where = f"[tasks.{task.name}]"
     known_keys(table, ("path", HELD_OUT), where)
-    path, share = table.get("path"), table.get(HELD_OUT, 0.2)
-    if not isinstance(path, str):
+    if not isinstance(table.get("path"), str):
         raise InputError(f"{where} needs a path; {task.tree}")
-    folder = beside(path, base)
-    if task.predefined:
-        return _predefined(task, folder)
-    share = _share(share, f"{where} {HELD_OUT}")
-    data, settings = {}, []
-    for domain in task.domains:
-        name = f"{task.name}/{domain.name}"
-        spec = DataSpec(name=name, path=f"{name}@{folder}", held_out=share, task=task.name)
-        data[name] = spec
-        settings.append(plan_setting(_held_out_part(spec, f"{name}/held-out"), {}))
+    folder = beside(table["path"], base)
+    names = [f"{task.name}/{domain.name}" for domain in task.domains]
+    test_sets: list[TestSetSpec]
+    if task.predefined:  # a WILDS task has its own training split, ID set and OOD set
+        train = f"{task.name}/train"
+        data = [DataSpec(name=train, path=f"{train}@{folder}", task=task.name)]
+        test_sets = [TestSetSpec(name=name, path=f"{name}@{folder}") for name in names]
+        pairs = {"id-to-ood": (0, 1)}
+    else:
+        held_out = share(table.get(HELD_OUT, 0.2), f"{where} {HELD_OUT}", "(0, 1)")
+        data = [
+            DataSpec(name=name, path=f"{name}@{folder}", held_out=held_out, task=task.name)
+            for name in names
+        ]
+        test_sets = [_held_out_part(one, f"{one.name}/held-out") for one in data]
+        place = {domain.name: at for at, domain in enumerate(task.domains)}
+        pairs = {f"{a}-to-{b}": (place[a], place[b]) for a, b in task.pairs}
+    settings = [plan_setting(one, {}) for one in test_sets]
     shifts = [
-        _between(task, f"{task.name}/{a}/held-out", f"{task.name}/{b}/held-out", f"{a}-to-{b}", a)
-        for a, b in task.pairs
+        Shift(
+            name=f"{task.name}/{name}",
+            kind="natural-dataset",
+            source=(settings[source].id,),
+            target=settings[target].id,
+            task=task.name,
+            fit_on=f"training_data={data[source].name}",
+        )
+        for name, (source, target) in pairs.items()
     ]
-    return data, settings, shifts
-
-
-def _predefined(
-    task: DomainTask, folder: str
-) -> tuple[dict[str, DataSpec], list[SettingPlan], list[Shift]]:
-    """A WILDS task: its own training split, its own ID and OOD sets."""
-    name = f"{task.name}/train"
-    data = {name: DataSpec(name=name, path=f"{name}@{folder}", task=task.name)}
-    settings = []
-    for domain in task.domains:
-        own = f"{task.name}/{domain.name}"
-        settings.append(plan_setting(TestSetSpec(name=own, path=f"{own}@{folder}"), {}))
-    return data, settings, [_between(task, settings[0].id, settings[1].id, "id-to-ood", "train")]
-
-
-def _between(task: DomainTask, source: str, target: str, name: str, trained_on: str) -> Shift:
-    """A pair of the task, about the networks trained on its ID data."""
-    return Shift(
-        name=f"{task.name}/{name}",
-        kind="natural-dataset",
-        source=(source,),
-        target=target,
-        task=task.name,
-        fit_on=f"training_data={task.name}/{trained_on}",
-    )
+    return {one.name: one for one in data}, settings, shifts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

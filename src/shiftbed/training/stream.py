@@ -7,6 +7,7 @@ row, view).
 
 import multiprocessing
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,7 +59,8 @@ class Stream:
         self.kept: Rows = np.arange(len(labels))
         self.workers = 0 if multiprocessing.current_process().daemon else workers
         self._prepared: _Prepared | None = None
-        if augmentation is not None and (views or not augmentation.is_none or held is None):
+        plain = augmentation is None or not (augmentation.steps or augmentation.whole or views)
+        if augmentation is not None and (held is None or not plain):
             self._prepared = _Prepared(data, held, augmentation, views, clean_first)
         elif held is None or views:
             raise InputError("a stream without an augmentation needs its data in memory, no views")
@@ -106,15 +108,6 @@ class Stream:
         if x.dtype == torch.uint8:
             x = fractions(x.permute(0, 3, 1, 2))  # channels last in memory, as it was
         return TrainingBatch(pixels=x, labels=self.labels[at].to(self.device), rows=rows)
-
-
-def in_memory(data: TrainingData, preprocessing: Preprocessing, limit_gib: float) -> Tensor | None:
-    """All pixels (N, H, W, C) if they take no more than the limit, else None."""
-    height, width = preprocessing.size
-    size = len(data) * height * width * preprocessing.channels
-    if size > limit_gib * 2**30:
-        return None
-    return torch.from_numpy(data.pixels(preprocessing))
 
 
 class _Prepared(Dataset[tuple[Tensor, ...]]):
@@ -188,28 +181,20 @@ def make_stream(
     preprocessing: Preprocessing,
     steps: list[dict[str, object]],
     *,
-    batch_size: int,
     seed: int,
-    views: int = 0,
-    clean_first: bool = False,
-    workers: int = 0,
     memory_gib: float = 2.0,
-    device: str = "cpu",
+    **options: Any,
 ) -> Stream:
-    """The stream of a job: in memory where it fits and nothing needs the whole picture."""
+    """The stream of a job: in memory where it fits and nothing needs the whole picture.
+
+    ``options`` are those of ``Stream``.
+    """
     augmentation = make_augmentation(steps, preprocessing, seed)
+    height, width = preprocessing.size
+    size = len(data) * height * width * preprocessing.channels
     held = None
-    if augmentation.whole is None:
-        held = in_memory(data, preprocessing, memory_gib)
+    if augmentation.whole is None and size <= memory_gib * 2**30:
+        held = torch.from_numpy(data.pixels(preprocessing))
     return Stream(
-        data.labels,
-        batch_size=batch_size,
-        seed=seed,
-        held=held,
-        data=data,
-        augmentation=augmentation,
-        views=views,
-        clean_first=clean_first,
-        workers=workers,
-        device=device,
+        data.labels, seed=seed, held=held, data=data, augmentation=augmentation, **options
     )

@@ -22,18 +22,19 @@ from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import HOOKS
 from shiftbed.training.augment import keeping_generators
 from shiftbed.training.classical import fit, limited
-from shiftbed.training.evaluation import Answer, is_evaluated
 from shiftbed.training.features import HeadOnly, Through, backbone_digest, cached_features
 from shiftbed.training.loop import Run, checkpoint_steps, make_optimiser, make_schedule, train
 from shiftbed.training.objective import Setup, make_hook, make_objective
 from shiftbed.training.prepare import TrainingData, prepare
 from shiftbed.training.runs import (
+    Answer,
     Checkpointed,
     TrainTask,
     described,
     evaluate_run,
     finished_model,
     info_of,
+    is_evaluated,
     kept_file,
     model_name,
     start_network,
@@ -128,11 +129,7 @@ class Training:
             network=module,
             heads=self.network.heads,
             classes=self.network.classes,
-            preprocessing=self.network.preprocessing,
             data=self.data,
-            steps=steps,
-            steps_per_epoch=self.steps_per_epoch,
-            batch_size=int(arguments["batch_size"]),
             seed=int(arguments["seed"]),
             open=other,
             stream=self._plain_stream,
