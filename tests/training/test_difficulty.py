@@ -64,7 +64,7 @@ def test_scores_are_the_share_of_unseen_members_that_are_wrong():
         heard=lambda done, total: heard.append((done, total)),
     )
     assert heard[-1] == (8, 8)
-    assert (found.asked == 4).all()
+    assert (found.frame["n"] == 4).all()
     score, consistency = (found.frame[name].to_numpy() for name in ("score", "consistency"))
     assert (score[::2] == 0).all()
     assert set(consistency[1::2].tolist()) <= {0, 0.25, 0.5, 0.75, 1}

@@ -142,10 +142,11 @@ def captions(
             f"no class has {min_matches} matches, so the test set is empty; "
             f"{known[best].name!r} has the most, {drawn.matches[best]}"
         )
+    counted: dict[str, Any] = {name: total[name] for name in _COUNTED}
     report = CaptionReport(
         frame=counts,
         sources=tuple(map(str, paths)),
-        **{name: total[name] for name in _COUNTED},
+        **counted,
         duplicates=drawn.duplicates,
         conflicts=drawn.conflicts,
         problems={

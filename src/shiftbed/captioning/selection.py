@@ -152,7 +152,7 @@ def write_test_set(
     drawn: Selection,
     held: pl.DataFrame,
     counts: pl.DataFrame,
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """Write test.csv, test.tar for tars, holdout.csv, classes.csv and kept.txt; how it is opened.
 
     test.csv has a row per image: ``path``, ``label`` (the class's number), ``class_name`` and

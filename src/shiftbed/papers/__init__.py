@@ -9,6 +9,7 @@ the module of that paper.
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import import_module, resources
@@ -63,7 +64,7 @@ class Printed:
 class Recomputed:
     """A figure in the paper's units, NaN where there is none."""
 
-    value: float
+    value: float = math.nan
     why: str = ""
     """How it came about, or why there is none."""
     if_differs: str = ""
@@ -164,13 +165,12 @@ def compare(figure: Printed, found: Recomputed | None, *, within: float = 0.0) -
     >>> third = Printed(table="Table 1", row="a", column="b", text="0.33", decimals=2)
     >>> compare(third, Recomputed(value=1 / 3)).status
     'equal'
-    >>> compare(third, Recomputed(value=0.34)).status
-    'differs'
     """
+    found = found or Recomputed()
     reading = float(figure.text) if figure.text else None
-    value = float(found.value) if found is not None and math.isfinite(found.value) else None
+    value = float(found.value) if math.isfinite(found.value) else None
     difference = None if reading is None or value is None else value - reading
-    reasons = [found.why if found is not None else "", figure.note]
+    reasons = [found.why, figure.note]
     status: Status
     if value is None:
         status = "not recomputable"
@@ -183,7 +183,7 @@ def compare(figure: Printed, found: Recomputed | None, *, within: float = 0.0) -
         reasons.insert(0, f"within {within:g}, though it rounds to {value:.{figure.decimals}f}")
     else:
         status = "differs"
-        reasons.insert(0, found.if_differs if found is not None else "")
+        reasons.insert(0, found.if_differs)
     return Cell(
         table=figure.table,
         row=figure.row,
@@ -204,16 +204,13 @@ def printed(paper: str) -> tuple[Printed, ...]:
     """
     source = resources.files(__package__).joinpath("printed", f"{paper}.csv")
     rows = list(csv.DictReader(source.read_text(encoding="utf-8").splitlines()))
-    longest: dict[str, int] = {}
+    longest = Counter[str]()
     for row in rows:
-        longest[row["table"]] = max(longest.get(row["table"], 0), _decimals(row["printed"]))
+        longest |= Counter({row["table"]: _decimals(row["printed"])})
     return tuple(
         Printed(
-            table=row["table"],
-            row=row["row"],
-            column=row["column"],
+            **{name: row[name] for name in ("table", "row", "column", "note")},
             text=row["printed"],
-            note=row["note"],
             decimals=longest[row["table"]]
             if row["table"].startswith("Table")
             else _decimals(row["printed"]),

@@ -81,8 +81,7 @@ def cifar10_line(arrays: Arrays | None) -> dict[Key, Recomputed]:
     keys = {name: ("Table 2", name, "CIFAR-10") for name in SCALES}
     slope, intercept = (("Table 3", "CIFAR-10/10.1", letter) for letter in "AB")
     if arrays is None:
-        nothing = Recomputed(value=float("nan"), why=LACKS_CIFAR10)
-        return dict.fromkeys((*keys.values(), slope, intercept), nothing)
+        return dict.fromkeys((*keys.values(), slope, intercept), Recomputed(why=LACKS_CIFAR10))
     x = _accuracy(arrays["original"], arrays["labels_original"])
     y = _accuracy(arrays["v6"], arrays["labels_v6"])
     fits = {name: fit_baseline(x, y, scale=name, bootstrap=0) for name in SCALES}
@@ -98,15 +97,14 @@ def cifar10_line(arrays: Arrays | None) -> dict[Key, Recomputed]:
 def hard_images(arrays: Arrays | None) -> dict[Key, Recomputed]:
     """Images of ImageNet validation that no testbed model gets right."""
     share = ("Section 5.4 (text)", "ImageNet images no testbed model gets right", "share (%)")
-    of_those = ("Section 5.4 (text)", "of those, right by the BiT model at its largest ρ")
+    of_those = (share[0], "of those, right by the BiT model at its largest ρ", share[2])
     if arrays is None:
-        nothing = Recomputed(value=float("nan"), why=LACKS_IMAGENET)
-        return dict.fromkeys((share, (*of_those, "share (%)")), nothing)
+        return dict.fromkeys((share, of_those), Recomputed(why=LACKS_IMAGENET))
     hard = int((arrays["top1"] != arrays["labels"]).all(axis=0).sum())
     why = f"{hard:,} of {IMAGES:,} images, {len(arrays['models'])} models"
     return {
         share: Recomputed(value=100.0 * hard / IMAGES, why=why),
-        (*of_those, "share (%)"): Recomputed(value=100.0 * 237 / hard, why=why),
+        of_those: Recomputed(value=100.0 * 237 / hard, why=why),
     }
 
 

@@ -6,7 +6,6 @@ over the same models is the mean of the printed means (their standard deviations
 Numbers of models and of test examples follow from their parts.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -29,7 +28,7 @@ PER_CLASS = 50
 def recompute(predictions: Sequence[Path]) -> Mapping[Key, Recomputed]:
     """Every printed figure: recomputed, or the reason why it cannot be."""
     figures = printed("shi2023")
-    found = {figure.key: Recomputed(value=math.nan, why=NEEDS_MODELS) for figure in figures}
+    found = {figure.key: Recomputed(why=NEEDS_MODELS) for figure in figures}
     return found | averages(figures) | _counts()
 
 
@@ -42,7 +41,7 @@ def averages(figures: Sequence[Printed]) -> dict[Key, Recomputed]:
         if test_set != "Average":
             continue
         if column.endswith("±"):
-            found[name, row, column] = Recomputed(value=math.nan, why=NEEDS_JOINT)
+            found[name, row, column] = Recomputed(why=NEEDS_JOINT)
             continue
         parts = [
             value

@@ -192,16 +192,15 @@ def mean(testbed: Testbed, values: Floats, *models: str) -> float:
 
 
 def reference_fit(testbed: Testbed) -> Found:
-    v2, objectnet = (testbed.fit(s, bootstrap=0) for s in ("imagenet-v2", "objectnet"))
-    return {
-        ("ImageNetV2", "n"): v2.n,
-        ("ImageNetV2", "slope"): v2.weights[0],
-        ("ImageNetV2", "intercept"): v2.intercept,
-        ("ImageNetV2", "R²"): v2.r2,
-        ("ObjectNet", "slope"): objectnet.weights[0],
-        ("ObjectNet", "intercept"): objectnet.intercept,
-        ("ObjectNet", "R²"): objectnet.r2,
+    lines = {
+        "ImageNetV2": testbed.fit("imagenet-v2", bootstrap=0),
+        "ObjectNet": testbed.fit("objectnet", bootstrap=0),
     }
+    found: Found = {("ImageNetV2", "n"): lines["ImageNetV2"].n}
+    for name, line in lines.items():
+        found[name, "slope"], found[name, "intercept"] = line.weights[0], line.intercept
+        found[name, "R²"] = line.r2
+    return found
 
 
 def section_1(testbed: Testbed) -> Found:

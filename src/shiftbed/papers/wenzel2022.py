@@ -8,7 +8,6 @@ Table 2 is the mean of Table S2 over the 172 (ID, OOD) pairs, so that a task wei
 it has pairs; the text before Table S2 says over tasks, which does not give the printed figures.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -52,7 +51,7 @@ def pairs(task: str) -> int:
 def recompute(predictions: Sequence[Path]) -> Mapping[Key, Recomputed]:
     """Every printed figure: recomputed, or the reason why it cannot be."""
     figures = printed("wenzel2022")
-    found = {figure.key: Recomputed(value=math.nan, why=NEEDS_NETWORKS) for figure in figures}
+    found = {figure.key: Recomputed(why=NEEDS_NETWORKS) for figure in figures}
     s2 = {f.key: float(f.text) for f in figures if f.table == "Table S2"}
     found |= _gaps(figures, s2)
     for figure in figures:

@@ -130,12 +130,8 @@ def _fitted(
         warnings.simplefilter("always")
         estimator = spec.make(seed)
         estimator.fit(_features(pixels), labels)
-    said = dict.fromkeys(_first_paragraph(str(one.message)) for one in caught)
-    return estimator, list(said)
-
-
-def _first_paragraph(text: str) -> str:
-    return " ".join(text.strip().partition("\n\n")[0].split())
+    paragraphs = (str(one.message).strip().partition("\n\n")[0] for one in caught)
+    return estimator, list(dict.fromkeys(" ".join(one.split()) for one in paragraphs))
 
 
 def _features(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:

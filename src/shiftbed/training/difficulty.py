@@ -60,20 +60,16 @@ class Difficulty(Result):
     data: str
     file: str | None
     """Where the frame was written."""
-    right: Rows
-    """(N,) models that were right on an example without having seen it."""
-    asked: Rows
-    """(N,) models that had not seen it."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "data": self.data,
             "file": self.file,
             "n": len(self.frame),
-            "models_per_example": int(self.asked[0]),
-            "mean_score": float(1 - (self.right / self.asked).mean()),
-            "always_right": int((self.right == self.asked).sum()),
-            "never_right": int((self.right == 0).sum()),
+            "models_per_example": int(self.frame["n"][0]),
+            "mean_score": float(1 - self.frame["consistency"].to_numpy().mean()),
+            "always_right": int((self.frame["consistency"] == 1).sum()),
+            "never_right": int((self.frame["consistency"] == 0).sum()),
         }
 
     def tables(self) -> Iterable[Table]:
@@ -181,13 +177,13 @@ def difficulty(
         }
     )
     if output is not None:
-        _write(frame, Path(output))
+        with write_atomically(Path(output)) as file:
+            write = frame.write_parquet if Path(output).suffix == ".parquet" else frame.write_csv
+            write(file)
     return Difficulty(
         frame=frame,
         data=data or examples.name,
         file=None if output is None else str(output),
-        right=right,
-        asked=asked,
     )
 
 
@@ -206,14 +202,6 @@ def _opened(
     return found, recipe.base, int(recipe.options["threads"])
 
 
-def _write(frame: pl.DataFrame, path: Path) -> None:
-    with write_atomically(path) as file:
-        if path.suffix == ".parquet":
-            frame.write_parquet(file)
-        else:
-            frame.write_csv(file)
-
-
 def train_member(
     data: TrainingData,
     model: str,
@@ -230,13 +218,8 @@ def train_member(
         with keeping_generators():
             torch.manual_seed(seed + member.number)
             network = make_network(model, data.classes, seed=seed + member.number)
-            stream = make_stream(
-                data,
-                network.preprocessing,
-                [],
-                batch_size=batch_size,
-                seed=seed + member.number,
-            )
+            draws = {"batch_size": batch_size, "seed": seed + member.number}
+            stream = make_stream(data, network.preprocessing, [], **draws)
             stream.keep(member.train)
             module = network.module.train()
             steps = make_optimiser({"name": optimiser, "lr": lr}, module.parameters())

@@ -127,7 +127,8 @@ def _class(name: str) -> Any:
     path, _, own = name.rpartition(".")
     module = sklearn
     for part in path.split(".") if path else []:
-        known = _public(module)
+        below = (one.name for one in iter_modules(vars(module).get("__path__", ())))
+        known = [one for one in below if not one.startswith("_") and one not in _NOT_PUBLIC]
         if part not in known:
             raise unknown(f"module of {module.__name__}", part, known)
         module = import_module(f"{module.__name__}.{part}")
@@ -143,13 +144,6 @@ def _class(name: str) -> Any:
     if own not in there:
         raise unknown(f"classifier in {module.__name__}", own, there)
     return there[own]
-
-
-def _public(module: Any) -> list[str]:
-    """Public modules below a package of scikit-learn."""
-    paths = vars(module).get("__path__", ())
-    names = (one.name for one in iter_modules(paths))
-    return [name for name in names if not name.startswith("_") and name not in _NOT_PUBLIC]
 
 
 def _check_options(spec: EstimatorSpec, kind: Any) -> None:

@@ -13,7 +13,7 @@ nothing, is zero. Features are computed once and kept (``features.py``).
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from shiftbed.results.scores import score_table
 from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import checked_start
 from shiftbed.training.features import backbone_digest, cached_features
+from shiftbed.training.forgetting import become
 from shiftbed.training.networks import Network, as_network, make_network
 from shiftbed.training.recipe import short_hash
 from shiftbed.training.weights import write_weights
@@ -44,8 +45,7 @@ PENALTIES: tuple[float, ...] = tuple(float(p) for p in np.logspace(-6, 7, 10))
 """Ten log-spaced values of λ from 10⁻⁶ to 10⁷."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Accuracy:
+class Accuracy(NamedTuple):
     """Right answers, with a Clopper–Pearson interval."""
 
     value: float
@@ -80,7 +80,7 @@ class Logistic:
         x, y = _checked(features, labels, len(self.bias))
         value = float(np.mean(self.logits(x).argmax(axis=1) == y))
         low, high = clopper_pearson(value, len(y), level)
-        return Accuracy(value=value, low=float(low), high=float(high), n=len(y))
+        return Accuracy(value, float(low), float(high), len(y))
 
     def as_layer(self) -> nn.Linear:
         """The same as a float32 layer of torch, to be the head of a network."""
@@ -91,8 +91,7 @@ class Logistic:
         return layer
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PenaltyFit:
+class PenaltyFit(NamedTuple):
     """One penalty of the sweep."""
 
     model: Logistic
@@ -224,7 +223,7 @@ def sweep_penalties(
     for penalty in sorted(penalties, reverse=True):
         start = fits[-1].model if fits else None
         model = fit_logistic(x, y, penalty, classes=k, start=start, **options)
-        fits.append(PenaltyFit(model=model, validation=model.accuracy(held_x, held_y, level)))
+        fits.append(PenaltyFit(model, model.accuracy(held_x, held_y, level)))
     best = max(fits, key=lambda one: one.validation.value)
     return PenaltySweep(best=best, fits=tuple(fits))
 
@@ -429,7 +428,4 @@ def install(network: Network, model: Logistic) -> None:
     """Give a network the fitted head."""
     if len(network.heads) != 1 or network.heads[0].bias is None:
         raise InputError(f"{network.spec} has no single head with a bias, which a probe needs")
-    head, layer = network.heads[0], model.as_layer()
-    with torch.no_grad():
-        head.weight.copy_(layer.weight)
-        head.bias.copy_(layer.bias)
+    become(network.heads[0], model.as_layer())

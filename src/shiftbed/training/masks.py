@@ -148,8 +148,8 @@ def sparsity_of(network: nn.Module) -> Sparsity:
     return Sparsity(zeros=total - kept, weights=total)
 
 
-def check_sparsity(network: nn.Module, sparsity: float, scope: str) -> Sparsity:
-    """The network's sparsity, after every scope was found to have exactly the zeros it must.
+def check_sparsity(network: nn.Module, sparsity: float, scope: str) -> None:
+    """Every scope must have exactly the zeros it should.
 
     Looks at the weights that the layers compute with, not at the masks alone.
     """
@@ -167,7 +167,6 @@ def check_sparsity(network: nn.Module, sparsity: float, scope: str) -> Sparsity:
     got = [sum(zeros)] if scope == "global" else zeros
     if got != wanted:
         raise ValueError(f"{scope} sparsity {sparsity:g} needs {wanted} zeros, there are {got}")
-    return sparsity_of(network)
 
 
 def settle(network: nn.Module) -> None:

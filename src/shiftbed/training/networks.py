@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,12 @@ class Block(nn.Module):
         self.bn1 = nn.BatchNorm2d(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(outputs)
-        self.shortcut = _shortcut(inputs, outputs, stride, projected=projected)
+        self.shortcut: nn.Module = nn.Identity()
+        if projected and (inputs, stride) != (outputs, 1):
+            projection = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
+            self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(outputs))
+        elif (inputs, stride) != (outputs, 1):
+            self.shortcut = Padded(stride, outputs - inputs)
 
     def forward(self, x: Tensor) -> Tensor:
         y = functional.relu(self.bn1(self.conv1(x)))
@@ -124,15 +130,6 @@ class Plain(nn.Module):
         return logits
 
 
-def _shortcut(inputs: int, outputs: int, stride: int, *, projected: bool) -> nn.Module:
-    if inputs == outputs and stride == 1:
-        return nn.Identity()
-    if not projected:
-        return Padded(stride, outputs - inputs)
-    projection = nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
-    return nn.Sequential(projection, nn.BatchNorm2d(outputs))
-
-
 def _initialise(network: nn.Module) -> None:
     """N(0, 2/fan_out) for convolutions (He et al., 2015); the rest is torch's default."""
     for module in network.modules():
@@ -157,32 +154,21 @@ def _vgg16(classes: int, channels: int) -> nn.Module:
     features: list[nn.Module] = []
     for width, layers in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         for _ in range(layers):
-            features += [
-                nn.Conv2d(channels, width, 3, padding=1),
-                nn.BatchNorm2d(width),
-                nn.ReLU(),
-            ]
+            convolution = nn.Conv2d(channels, width, 3, padding=1)
+            features += [convolution, nn.BatchNorm2d(width), nn.ReLU()]
             channels = width
         features.append(nn.MaxPool2d(2))
     return Plain(features, 1, [nn.Linear(channels, classes)])
 
 
-def _resnet18(classes: int, channels: int) -> nn.Module:
-    return Residual([64, 128, 256, 512], 2, classes, channels, projected=True)
-
-
-def _small(depth: int) -> Callable[[int, int], nn.Module]:
-    def make(classes: int, channels: int) -> nn.Module:
-        return Residual([16, 32, 64], (depth - 2) // 6, classes, channels, projected=False)
-
-    return make
-
-
 NETS: dict[str, Callable[[int, int], nn.Module]] = {
     "conv8": _conv8,
-    "resnet18": _resnet18,
+    "resnet18": partial(Residual, [64, 128, 256, 512], 2, projected=True),
     "vgg16": _vgg16,
-    **{f"resnet{depth}": _small(depth) for depth in (8, 14, 20, 32, 44, 56)},
+    **{
+        f"resnet{depth}": partial(Residual, [16, 32, 64], (depth - 2) // 6, projected=False)
+        for depth in (8, 14, 20, 32, 44, 56)
+    },
 }
 """Name → function of (classes, channels)."""
 
@@ -190,7 +176,6 @@ NETS: dict[str, Callable[[int, int], nn.Module]] = {
 def build(name: str, classes: int = 10, channels: int = 3) -> nn.Module:
     """A network of normalised pixels with weights drawn from torch's generator.
 
-    >>> import torch
     >>> build("resnet8", classes=7, channels=1)(torch.zeros(2, 1, 32, 32)).shape
     torch.Size([2, 7])
     """
@@ -294,39 +279,35 @@ def make_network(
     >>> make_network("timm:resnet10t?size=32", 7).heads[0].out_features
     7
     """
-    prefix = spec.partition(":")[0]
     checked_start(spec, start)
-    if start.startswith("file:"):
+    kind = start.partition(":")[0]
+    if kind == "file":
         weights = existing(Path(base) / start.removeprefix("file:"), "start")
-        network = _resolved(spec, prefix, None, seed, weights)
+        network = _resolved(spec, None, seed, weights)
     elif start == "pretrained":
-        network = _resolved(spec, prefix, None, seed, None, pretrained=True)
+        network = _resolved(spec, None, seed, None, pretrained=True)
     else:
-        network = _resolved(spec, prefix, old_classes or classes, seed, None)
+        network = _resolved(spec, old_classes or classes, seed, None)
     if old_classes is not None and network.classes != old_classes:
-        network = _with_head(network, prefix, old_classes, seed)
-    if weights is not None and not start.startswith("file:"):
+        network = _with_head(network, old_classes, seed)
+    if weights is not None and kind != "file":
         fit(network.module.network, read_state(weights), weights)
     if start != "random":
         network = replace(network, old_heads=tuple(deepcopy(head) for head in network.heads))
     if network.classes != classes:
-        network = _with_head(network, prefix, classes, seed)
-    if start.partition(":")[0] in ("file", "run"):
-        network = replace(network, start=start.partition(":")[0])
+        network = _with_head(network, classes, seed)
+    if kind in ("file", "run"):
+        network = replace(network, start=kind)
     module: Any = network.module.requires_grad_(True)
     module.to(device=device, memory_format=torch.channels_last)
     return network
 
 
 def _resolved(
-    spec: str,
-    prefix: str,
-    classes: int | None,
-    seed: int,
-    weights: Path | None,
-    pretrained: bool = False,
+    spec: str, classes: int | None, seed: int, weights: Path | None, pretrained: bool = False
 ) -> Network:
     """The architecture with its own number of classes, or ``classes`` where that can be asked."""
+    prefix = spec.partition(":")[0]
     text = spec
     if not pretrained and weights is None and prefix in ("timm", "torchvision", "nets", "python"):
         query = [] if prefix in ("nets", "python") else ["pretrained=false"]
@@ -344,7 +325,7 @@ def as_network(model: Model, classes: int, seed: int = 0) -> Network:
     """A copy of an open model as a network with a head of ``classes`` outputs."""
     network = _network(deepcopy(model), model.spec or model.id)
     if network.classes != classes:
-        network = _with_head(network, network.spec.partition(":")[0], classes, seed)
+        network = _with_head(network, classes, seed)
     return network
 
 
@@ -401,9 +382,9 @@ def _heads(network: nn.Module, prefix: str) -> tuple[nn.Linear, ...]:
     return (linear[-1],)
 
 
-def _with_head(network: Network, prefix: str, classes: int, seed: int) -> Network:
+def _with_head(network: Network, classes: int, seed: int) -> Network:
     """The same with new heads, drawn with the seed."""
-    inner = network.module.network
+    inner, prefix = network.module.network, network.spec.partition(":")[0]
     with seeded(seed):
         if prefix == "timm":
             timms: Any = inner

@@ -88,11 +88,7 @@ def combinations(value: Any) -> Iterator[Any]:
 
 
 def canonical(value: Any) -> str:
-    """The same text for the same arguments: keys sorted, whole floats as they print.
-
-    >>> canonical({"b": 1e-3, "a": 1}) == canonical({"a": 1, "b": 0.001})
-    True
-    """
+    """The same text for the same arguments: keys sorted, whole floats as they print."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -120,12 +116,7 @@ FIT = ("all", "final", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One training run. ``arguments`` fix its weights; the rest says what it is called.
-
-    >>> job = Job(arguments={"model": "timm:resnet18", "data": {"name": "a"}, "seed": 0})
-    >>> job.id == Job(arguments={"seed": 0, "data": {"name": "a"}, "model": "timm:resnet18"}).id
-    True
-    """
+    """One training run. ``arguments`` fix its weights; the rest says what it is called."""
 
     arguments: Mapping[str, Any]
     grid: str = ""

@@ -113,12 +113,9 @@ def planned_jobs(recipe: str | Path | Recipe, *, grids: Iterable[str] = ()) -> P
     read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
     jobs = tuple(read.jobs(grids))
     rows = [
-        {
-            "run": job.run,
-            "training_data": job.training_data,
-            "data_size": job.data_size,
-            "tune": job.arguments.get("tune", "–"),
-            "start": job.arguments.get("start", "–"),
+        _row(job)
+        | {name: job.arguments.get(name, "–") for name in ("tune", "start")}
+        | {
             "augmentation": "–"
             if job.classical
             else "+".join(step["name"] for step in job.arguments["augmentation"]) or "none",
@@ -127,6 +124,10 @@ def planned_jobs(recipe: str | Path | Recipe, *, grids: Iterable[str] = ()) -> P
         for job in jobs
     ]
     return PlannedJobs(frame=pl.DataFrame(rows), recipe=read, jobs=jobs)
+
+
+def _row(job: Job) -> dict[str, Any]:
+    return {name: getattr(job, name) for name in ("run", "training_data", "data_size")}
 
 
 @dataclass(kw_only=True)
@@ -195,8 +196,14 @@ def train(
                 ready.append(task)
         for done in _runner(runner, workers, address, read)(ready, seen):
             so_far.hear(done)
+    rows = [
+        _row(job)
+        | {"grid": job.grid, "finished": job.run in so_far.finished}
+        | {"error": so_far.failed.get(job.run)}
+        for job in jobs
+    ]
     return Trained(
-        frame=_frame(jobs, so_far),
+        frame=pl.DataFrame(rows, schema_overrides={"error": pl.String}),
         recipe=read.name,
         store=read.store,
         finished=tuple(so_far.finished),
@@ -206,21 +213,6 @@ def train(
         seconds=time.perf_counter() - clock,
         notes=tuple(so_far.notes),
     )
-
-
-def _frame(jobs: Iterable[Job], so_far: _Sofar) -> pl.DataFrame:
-    rows = [
-        {
-            "run": job.run,
-            "training_data": job.training_data,
-            "data_size": job.data_size,
-            "grid": job.grid,
-            "finished": job.run in so_far.finished,
-            "error": so_far.failed.get(job.run),
-        }
-        for job in jobs
-    ]
-    return pl.DataFrame(rows, schema_overrides={"error": pl.String})
 
 
 def _tasks(recipe: Recipe, jobs: Iterable[Job]) -> list[Any]:
@@ -253,8 +245,8 @@ def _check(jobs: Iterable[Job]) -> None:
 
     seen: set[str] = set()
     for job in jobs:
-        given = {k: v for k, v in job.arguments.items() if k in ("objective", "augmentation")}
-        given |= {k: job.arguments.get(k) for k in ("optimiser", "schedule", "hooks")}
+        made = ("objective", "augmentation", "optimiser", "schedule", "hooks")
+        given: dict[str, Any] = {key: job.arguments.get(key) for key in made}
         if job.classical or canonical(given) in seen:
             continue
         seen.add(canonical(given))

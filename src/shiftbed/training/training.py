@@ -5,6 +5,7 @@ Networks are trained here; models of scikit-learn are fitted (``classical.py``).
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ class Training:
         self.steps_per_epoch = stream.steps_per_epoch
         epochs = arguments.get("epochs")
         steps = int(arguments["steps"]) if epochs is None else epochs * self.steps_per_epoch
-        setup = self._setup(module, steps)
+        setup = self._setup(module)
         module = objective.begin(setup)
         optimiser = make_optimiser(
             arguments["optimiser"], (p for p in module.parameters() if p.requires_grad)
@@ -117,8 +118,8 @@ class Training:
             setup=setup,
         )
 
-    def _setup(self, module: nn.Module, steps: int) -> Setup:
-        task, arguments = self.task, self.task.job.arguments
+    def _setup(self, module: nn.Module) -> Setup:
+        task = self.task
 
         def other(name: str) -> TrainingData:
             if name not in task.data:
@@ -130,25 +131,24 @@ class Training:
             heads=self.network.heads,
             classes=self.network.classes,
             data=self.data,
-            seed=int(arguments["seed"]),
+            seed=int(task.job.arguments["seed"]),
             open=other,
             stream=self._plain_stream,
             old_heads=self.network.old_heads,
             base=task.base,
         )
 
+    @property
+    def _batches(self) -> dict[str, Any]:
+        """What all streams of the job have in common."""
+        arguments = self.task.job.arguments
+        found = {key: int(arguments[key]) for key in ("batch_size", "seed")}
+        return found | {"device": str(self.task.options["device"])}
+
     def _stream(self, data: TrainingData, steps: list[dict[str, Any]], **views: Any) -> Stream:
-        arguments, options = self.task.job.arguments, self.task.options
-        return make_stream(
-            data,
-            self.network.preprocessing,
-            steps,
-            batch_size=int(arguments["batch_size"]),
-            seed=int(arguments["seed"]),
-            memory_gib=float(options["memory_gib"]),
-            device=str(options["device"]),
-            **views,
-        )
+        memory = float(self.task.options["memory_gib"])
+        seen = self.network.preprocessing
+        return make_stream(data, seen, steps, memory_gib=memory, **self._batches, **views)
 
     def _plain_stream(self, data: TrainingData) -> Stream:
         """Batches of other data, pixels or features, as the network is trained on."""
@@ -160,24 +160,16 @@ class Training:
 
     def _on_features(self, data: TrainingData) -> Stream | None:
         """Features of data as a stream, None if the head cannot be trained alone."""
-        network = self.network
-        held = cached_features(
-            network,
-            data.fingerprint,
-            lambda: data.pixels(network.preprocessing),
-            Path(self.task.runs) / "features",
-            digest=self.backbone,
-        )
-        if held is None:
-            return None
-        arguments = self.task.job.arguments
-        return Stream(
-            data.labels,
-            batch_size=int(arguments["batch_size"]),
-            seed=int(arguments["seed"]),
-            held=torch.from_numpy(held),
-            device=str(self.task.options["device"]),
-        )
+        pixels = partial(data.pixels, self.network.preprocessing)
+        held = self._features(data.fingerprint, pixels)
+        return None if held is None else Stream(data.labels, held=held, **self._batches)
+
+    def _features(
+        self, fingerprint: str, pixels: Callable[[], NDArray[np.uint8]]
+    ) -> torch.Tensor | None:
+        folder = Path(self.task.runs) / "features"
+        found = cached_features(self.network, fingerprint, pixels, folder, digest=self.backbone)
+        return None if found is None else torch.from_numpy(found)
 
     def _begin(self) -> dict[str, Any]:
         """Go on from the last checkpoint if there is one; the log so far."""
@@ -194,11 +186,8 @@ class Training:
     def go(self) -> tuple[str, ...]:
         """Train to the end."""
 
-        def seen(examples: int) -> None:
-            self.examples += examples
-
         if self.run.step < self.run.steps or not self.log["checkpoints"]:
-            train(self.run, self.stops, self.checkpoint, seen)
+            train(self.run, self.stops, self.checkpoint, self._seen)
         ending = {
             "steps": self.run.steps,
             "stops": self.stops,
@@ -211,6 +200,9 @@ class Training:
         self.task.folder.write("done", ending)
         self.task.folder.forget_state()
         return tuple(self.notes)
+
+    def _seen(self, examples: int) -> None:
+        self.examples += examples
 
     def checkpoint(self, run: Run) -> None:
         """Write the weights, evaluate them, then the state to go on from: in this order."""
@@ -271,20 +263,13 @@ class Training:
             name = setting.test_set.fingerprint
             if name not in self.kept:
                 decoded = setting.decode(self.network.preprocessing)
-                found = cached_features(
-                    self.network,
-                    name,
-                    lambda: decoded.pixels,
-                    Path(self.task.runs) / "features",
-                    digest=self.backbone,
-                )
+                found = self._features(name, lambda: decoded.pixels)
                 assert found is not None  # it was found for the training data
-                self.kept[name] = torch.from_numpy(found), decoded.unreadable
+                self.kept[name] = found, decoded.unreadable
             features, unreadable = self.kept[name]
+            place = next(self.network.module.parameters()).device
             with torch.inference_mode():
-                scores: NDArray[np.float32] = (
-                    head(features.to(next(self.network.module.parameters()).device)).cpu().numpy()
-                )
+                scores: NDArray[np.float32] = head(features.to(place)).cpu().numpy()
             return scores, unreadable
 
         return answer

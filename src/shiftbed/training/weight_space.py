@@ -48,43 +48,34 @@ HOW = ("greedy", "uniform")
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsLine:
-    """A line that names weights, taken apart: the architecture, and the file."""
+    """A line that names weights, taken apart."""
 
-    prefix: str
-    name: str
-    """Empty for ``torch:``, where the file stands in its place."""
-    query: str
+    architecture: tuple[str, str, str]
+    """All but the file: prefix, name (empty for ``torch:``, where the file stands) and query."""
     file: Path
 
     @classmethod
     def parse(cls, text: str) -> "WeightsLine":
         """Take a line apart.
 
-        >>> WeightsLine.parse("timm:resnet18?weights=a.pt&num_classes=7").query
-        'num_classes=7'
+        >>> WeightsLine.parse("timm:resnet18?weights=a.pt&num_classes=7").architecture
+        ('timm', 'resnet18', 'num_classes=7')
         """
-        spec = Spec.parse(text)
-        query = text.partition("?")[2]
+        spec, query = Spec.parse(text), text.partition("?")[2]
         if spec.prefix == "torch":
             if "arch" not in spec.query:
                 raise InputError(
                     f"{text}: weights to mix are a state dict with its architecture, "
                     "torch:FILE?arch=timm:NAME; exported programs cannot be mixed"
                 )
-            return cls(prefix="torch", name="", query=query, file=Path(spec.name))
+            return cls(architecture=("torch", "", query), file=Path(spec.name))
         if "weights" not in spec.query:
             raise InputError(
                 f"{text}: names no file of weights; write torch:FILE?arch=PREFIX:NAME or "
                 "PREFIX:NAME?weights=FILE"
             )
-        rest = [part for part in query.split("&") if not part.startswith("weights=")]
-        file = Path(spec.query["weights"])
-        return cls(prefix=spec.prefix, name=spec.name, query="&".join(rest), file=file)
-
-    @property
-    def architecture(self) -> tuple[str, str, str]:
-        """All but the file."""
-        return self.prefix, self.name, self.query
+        rest = "&".join(part for part in query.split("&") if not part.startswith("weights="))
+        return cls(architecture=(spec.prefix, spec.name, rest), file=Path(spec.query["weights"]))
 
     def write(self, state: Weights, file: Path) -> Path:
         """Weights, and beside them the preprocessing that lies beside the line's own file."""
@@ -97,12 +88,13 @@ class WeightsLine:
 
     def network(self, state: Weights, device: str) -> Model:
         """The architecture with these weights: masks of a pruned file are multiplied in already."""
-        query = f"?{self.query}" if self.query else ""
+        prefix, name, rest = self.architecture
+        query = f"?{rest}" if rest else ""
         with TemporaryDirectory() as folder:
             file = self.write(state, Path(folder) / self.file.name)
-            if self.prefix == "torch":
+            if prefix == "torch":
                 return resolve(f"torch:{file}{query}", device=device)
-            return resolve(f"{self.prefix}:{self.name}{query}", device=device, weights=file)
+            return resolve(f"{prefix}:{name}{query}", device=device, weights=file)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,21 +130,19 @@ def mixable(
     """Weights to mix, read and found alike; ``network`` says what state dicts are weights of."""
     if not sources:
         raise InputError("models: expected at least one")
-    texts = [one for one in sources if isinstance(one, str)]
-    lines = [WeightsLine.parse(text) for text in texts]
-    for line, text in zip(lines, texts, strict=True):
+    lines = {text: WeightsLine.parse(text) for text in sources if isinstance(text, str)}
+    for text, line in lines.items():
         existing(line.file, text)
-        if line.architecture != lines[0].architecture:
+        if line.architecture != next(iter(lines.values())).architecture:
             raise InputError(
-                f"{text} is not the model of {texts[0]} with other weights: weights that are "
-                "mixed need the same line but for the file"
+                f"{text} is not the model of {next(iter(lines))} with other weights: weights that "
+                "are mixed need the same line but for the file"
             )
     states: list[State] = []
     names: list[str] = []
-    files = iter([line.file for line in lines])
     for number, one in enumerate(sources, 1):
         if isinstance(one, str):
-            states.append(read_weights(next(files)))
+            states.append(read_weights(lines[one].file))
             names.append(one)
         elif isinstance(one, Model):
             states.append(folded(dict(_inner(_torch(one).module).state_dict())))
@@ -169,18 +159,14 @@ def mixable(
     check_alike(states)
     if network is None:
         network = next((one for one in sources if not isinstance(one, str | Mapping)), None)
+    first = next(iter(lines.values()), None)
     if network is not None and not isinstance(network, Mapping):
-        found = model(network, device=device) if not isinstance(network, Model) else network
-    elif lines:
-        found = lines[0].network(states[0], device)
+        found = network if isinstance(network, Model) else model(network, device=device)
+    elif first is not None:
+        found = first.network(states[0], device)
     else:
         raise InputError("state dicts need network, the model that they are weights of")
-    return Mixable(
-        network=_torch(found),
-        states=tuple(states),
-        names=tuple(names),
-        line=lines[0] if lines else None,
-    )
+    return Mixable(network=_torch(found), states=tuple(states), names=tuple(names), line=first)
 
 
 def _torch(found: Model) -> TorchModel:
@@ -257,7 +243,8 @@ def interpolate(
         state = interpolated(both.states[0], both.states[1], alpha)
         shown = f"{alpha:g}" if float(f"{alpha:g}") == alpha else repr(alpha)
         if weights is not None:
-            both.write(state, Path(weights) / f"{_file_name(run)}-{shown}.pt")
+            safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in run)
+            both.write(state, Path(weights) / f"{safe}-{shown}.pt")
         about: dict[str, Any] = {"run": run, "step": round(1000 * alpha), "alpha": alpha}
         about |= {"kind": "intervention", "in_fit_set": False, "from": ends[0], "to": ends[1]}
         mixed = both.model(state, f"{run}@{shown}")
@@ -297,10 +284,6 @@ def _ends(first: Source, second: Source, names: Sequence[str]) -> list[str]:
     if files[0].stem == files[1].stem:
         return [file.absolute().parent.name for file in files]
     return [file.stem for file in files]
-
-
-def _file_name(run: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in run)
 
 
 def _new_shifts(ids: Sequence[str], about: Mapping[str, Any]) -> tuple[Shift, ...]:
