@@ -144,11 +144,7 @@ def plurals(word: str) -> set[str]:
 
 
 def singulars(word: str) -> set[str]:
-    """Words that have this plural; none where the last s belongs to the word.
-
-    >>> sorted(singulars("wolves")), sorted(singulars("dishes")), singulars("bass")
-    (['wolf', 'wolfe', 'wolve'], ['dish', 'dishe'], set())
-    """
+    """Words that have this plural; none where the last s belongs to the word."""
     for one, many in _IRREGULAR.items():
         if word == many:
             return {one}

@@ -119,11 +119,7 @@ def _between(pieces: Sequence[tuple[Ranks, Codes]], step: int) -> tuple[Ranks, C
 
 
 def _earlier(labels: Codes, classes: int) -> NDArray[np.int64]:
-    """How many of the same label stand before each.
-
-    >>> _earlier(np.array([2, 0, 2, 2]), 3).tolist()
-    [0, 0, 1, 2]
-    """
+    """How many of the same label stand before each."""
     order = np.argsort(labels, kind="stable")
     counts = np.bincount(labels, minlength=classes)
     starts = np.concatenate(([0], np.cumsum(counts)[:-1]))

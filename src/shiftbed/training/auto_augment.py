@@ -150,15 +150,14 @@ class AugMix(Step):
         own = _torchvisions().AugMix(self.severity, self.mixture_width, all_ops=self.all_ops)
         space = own._AUGMENTATION_SPACE if self.all_ops else own._PARTIAL_AUGMENTATION_SPACE
         table = _operations(own, space, 10, slice(self.severity), pixels)
-        drawn = self.chain_depth < 1
-        longest = LONGEST if drawn else self.chain_depth
+        longest = self.chain_depth if self.chain_depth >= 1 else LONGEST
         n, width, each = len(pixels), self.mixture_width, 1 + 3 * longest
         draws = uniforms(keys, 1 + width + width * each)
         m, w = self.weights(draws[:, : 1 + width])
         plans = draws[:, 1 + width :].reshape(n * width, each)
-        depths = np.full(len(plans), longest)
-        if drawn:
-            depths = 1 + (plans[:, 0] * LONGEST).astype(np.int64)
+        depths = 1 + (plans[:, 0] * LONGEST).astype(np.int64)
+        if self.chain_depth >= 1:
+            depths[:] = longest
         chains = pixels.repeat_interleave(width, dim=0)
         for k in range(longest):
             at = np.flatnonzero(depths > k)

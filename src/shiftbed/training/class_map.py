@@ -17,12 +17,7 @@ PULLED = ("head", "all")
 
 
 def merged(logits: Tensor, index: Tensor) -> Tensor:
-    """(B, new) the largest logit over the old classes of each new one; index (new, k), −1 pads.
-
-    >>> z = torch.tensor([[1.0, 5.0, 2.0, 3.0]])
-    >>> merged(z, torch.tensor([[0, 2], [3, -1]])).tolist()
-    [[2.0, 3.0]]
-    """
+    """(B, new) the largest logit over the old classes of each new one; index (new, k), −1 pads."""
     found = logits[:, index.clamp(min=0)]
     return found.masked_fill(index < 0, -torch.inf).amax(dim=2)
 

@@ -32,7 +32,8 @@ from shiftbed.training.runs import (
     Checkpointed,
     RunFolder,
     TrainTask,
-    described,
+    begun,
+    ended,
     evaluate_run,
     info_of,
     model_name,
@@ -64,25 +65,12 @@ def fit(task: TrainTask, report: Callable[[Done], None]) -> tuple[str, ...]:
     """Fit a job's estimator, write it, evaluate it; what was begun and killed is fitted again."""
     clock = time.perf_counter()
     job, folder = task.job, task.folder
-    folder.write("job", described(task))
-    before = folder.read("log") or {"begun_at": []}
-    log: dict[str, Any] = {"checkpoints": [], "begun_at": [*before["begun_at"], 0]}
-    folder.write("log", log)
+    log = begun(task, 0)
     spec = read_estimator(str(job.arguments["model"]))
     data, preprocessing, pixels = _training_pixels(task, spec)
     with limited(task):
         estimator, said = _fitted(spec, pixels, data.labels, int(job.arguments["seed"]))
-        ending: dict[str, Any] = {
-            "steps": STEP,
-            "stops": [STEP],
-            "classes": data.classes,
-            "outputs": data.classes,
-            "n": len(data),
-            "counts": data.counts,
-            "begun_at": log["begun_at"],
-            "trusted": _write(estimator, preprocessing, folder),
-            "warnings": said,
-        }
+        trusted = _write(estimator, preprocessing, folder)
         fitted_in = time.perf_counter() - clock
         info = info_of(task, STEP, True, len(data), None)
         notes = [f"{WARNING}{one}" for one in said]
@@ -92,9 +80,8 @@ def fit(task: TrainTask, report: Callable[[Done], None]) -> tuple[str, ...]:
     spent = {"seconds": round(seconds, 3), "fit_seconds": round(fitted_in, 3)}
     log["checkpoints"] = [{"step": STEP, "accuracy": accuracy, **spent, "info": info}]
     folder.write("log", log)
-    folder.write("done", ending)
-    done = Checkpointed(key=task.key, images=len(data), seconds=seconds, step=STEP, steps=STEP)
-    report(done)
+    ended(task, log, data, [STEP], data.classes, trusted=trusted, warnings=said)
+    report(Checkpointed(key=task.key, images=len(data), seconds=seconds, step=STEP, steps=STEP))
     return tuple(notes)
 
 
@@ -135,11 +122,7 @@ def _fitted(
 
 
 def _features(pixels: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """(N, H, W, C) levels to (N, H·W·C) in [0, 1], through float32 as in evaluation.
-
-    >>> _features(np.array([[[[0], [51]], [[255], [102]]]], np.uint8)).round(3).tolist()
-    [[0.0, 0.2, 1.0, 0.4]]
-    """
+    """(N, H, W, C) levels to (N, H·W·C) in [0, 1], through float32 as in evaluation."""
     fractions = np.divide(pixels, np.float32(255), dtype=np.float32)
     return fractions.reshape(len(pixels), -1).astype(np.float64)
 

@@ -133,9 +133,8 @@ def plain_classifier(network: ImageText, prompts: Tensor) -> nn.Module:
     head = network.head
     other = nn.Linear(head.in_features, len(text))
     other.weight.copy_(scale * text @ head.weight)
-    other.bias.copy_(
-        scale * text @ (torch.zeros(len(head.weight)) if head.bias is None else head.bias)
-    )
+    bias = torch.zeros(len(head.weight)) if head.bias is None else head.bias
+    other.bias.copy_(scale * text @ bias)
     both: tuple[nn.Module, nn.Linear] = deepcopy((network.image, head))
     become(both[1], other)
     return both[0]

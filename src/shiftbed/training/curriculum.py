@@ -46,9 +46,6 @@ def examples_left(total: int, left: int, share: float, until: float) -> int:
     """How many of ``total`` examples are left when ``share`` of the steps is done.
 
     Falls linearly to ``left`` at ``until`` and stays there.
-
-    >>> [examples_left(100, 20, share, 0.8) for share in (0.0, 0.4, 0.8, 1.0)]
-    [100, 60, 20, 20]
     """
     done = min(1.0, share / until)
     return round(total - (total - left) * done)
@@ -119,8 +116,6 @@ def parse_phase(text: str) -> Phase:
 
     >>> parse_phase("hardest:500@0.5")
     Phase(keep='hardest', count=500, share=0.5)
-    >>> parse_phase("all")
-    Phase(keep='all', count=None, share=0.0)
     """
     match = _PHASE.fullmatch(str(text))
     if match is None:

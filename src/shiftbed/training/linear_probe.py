@@ -100,10 +100,14 @@ class PenaltyFit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PenaltySweep:
-    """The sweep; ``best`` has the highest validation accuracy, of equals the largest penalty."""
+    """The fits from the largest penalty down."""
 
-    best: PenaltyFit
     fits: tuple[PenaltyFit, ...]
+
+    @property
+    def best(self) -> PenaltyFit:
+        """The one of highest validation accuracy, of equals that of the largest penalty."""
+        return max(self.fits, key=lambda one: one.validation.value)
 
     @property
     def at_the_edge(self) -> bool:
@@ -127,10 +131,6 @@ def fit_logistic(
     ``start`` is where the search begins (default: zero). It ends when no partial derivative of the
     objective divided by n, in the units of ``_scales``, exceeds ``tolerance``, or after
     ``iterations``.
-
-    >>> model = fit_logistic([[-1.0], [1.0]], [0, 1], 1.0)
-    >>> model.logits([[2.0]]).argmax(), model.converged
-    (np.int64(1), True)
     """
     if not penalty >= 0.0 or penalty == np.inf:
         raise InputError(f"penalty must be a finite number from 0, got {penalty}")
@@ -224,8 +224,7 @@ def sweep_penalties(
         start = fits[-1].model if fits else None
         model = fit_logistic(x, y, penalty, classes=k, start=start, **options)
         fits.append(PenaltyFit(model, model.accuracy(held_x, held_y, level)))
-    best = max(fits, key=lambda one: one.validation.value)
-    return PenaltySweep(best=best, fits=tuple(fits))
+    return PenaltySweep(fits=tuple(fits))
 
 
 def _checked(features: ArrayLike, labels: ArrayLike, classes: int | None) -> tuple[Floats, Labels]:
@@ -263,15 +262,13 @@ class LinearProbed(Result):
     def _swept(self) -> list[dict[str, Any]]:
         return [
             {
-                "penalty": one.model.penalty,
-                "validation": one.validation.value,
-                "low": one.validation.low,
-                "high": one.validation.high,
-                "n": one.validation.n,
-                "iterations": one.model.iterations,
-                "converged": one.model.converged,
+                "penalty": fit.penalty,
+                "validation": reached.value,
+                **{name: getattr(reached, name) for name in ("low", "high", "n")},
+                "iterations": fit.iterations,
+                "converged": fit.converged,
             }
-            for one in self.sweep.fits
+            for fit, reached in self.sweep.fits
         ]
 
     def to_dict(self) -> dict[str, Any]:

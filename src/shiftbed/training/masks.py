@@ -59,9 +59,6 @@ def layers(network: nn.Module, skip: Sequence[str] = ()) -> list[Layer]:
 
     Names are the network's own, without the ``network.`` of the normalisation around it.
     The output projection of torch's own attention is left out: it is used without being called.
-
-    >>> [layer.name for layer in layers(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))]
-    ['0']
     """
     found = [
         Layer(name=name, module=module)

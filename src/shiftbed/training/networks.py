@@ -174,11 +174,7 @@ NETS: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 def build(name: str, classes: int = 10, channels: int = 3) -> nn.Module:
-    """A network of normalised pixels with weights drawn from torch's generator.
-
-    >>> build("resnet8", classes=7, channels=1)(torch.zeros(2, 1, 32, 32)).shape
-    torch.Size([2, 7])
-    """
+    """A network of normalised pixels with weights drawn from torch's generator."""
     if name not in NETS:
         raise unknown("32-px net", name, NETS)
     for what, value in (("classes", classes), ("channels", channels)):
@@ -275,9 +271,6 @@ def make_network(
     (relative to ``base``), or "run:ID", whose ``weights`` and ``old_classes`` are then given. All
     weights of a file must fit. What a ``python:`` function returns is its start, drawn with the
     seed if it draws, unless there is a file.
-
-    >>> make_network("timm:resnet10t?size=32", 7).heads[0].out_features
-    7
     """
     checked_start(spec, start)
     kind = start.partition(":")[0]

@@ -98,11 +98,7 @@ class TrainingData:
 
 
 def whole(test_set: TestSet) -> TrainingData:
-    """All labelled examples of a test set as training data.
-
-    >>> whole(TestSet(np.zeros((3, 8, 8), np.uint8), [0, 1, 1], "tiny")).counts
-    {'tiny': 3}
-    """
+    """All labelled examples of a test set as training data."""
     return _together({test_set.name: (test_set, np.flatnonzero(test_set.labels >= 0))})
 
 

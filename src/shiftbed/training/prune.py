@@ -79,8 +79,6 @@ def sparsities(sparsity: float, rounds: int | None) -> list[float]:
 
     >>> [round(s, 3) for s in sparsities(0.8, 3)]
     [0.415, 0.658, 0.8]
-    >>> len(sparsities(0.8, None))
-    8
     """
     if rounds is None:
         rounds = max(1, math.ceil(math.log(1.0 - sparsity) / math.log(0.8)))
@@ -384,10 +382,6 @@ def make(*, method: str, sparsity: float, scope: str = "global", **options: Any)
 
     >>> make(method="gradual", sparsity=0.8, prunings=10).facts()["pruning"]
     'gradual'
-    >>> make(method="biprop", sparsity=0.8, rounds=2)
-    Traceback (most recent call last):
-    ...
-    shiftbed.errors.InputError: unknown option of biprop 'rounds'; known: init, seed, skip
     """
     if method not in METHODS:
         raise unknown("pruning method", str(method), METHODS)

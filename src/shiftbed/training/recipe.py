@@ -93,11 +93,7 @@ def canonical(value: Any) -> str:
 
 
 def short_hash(value: Any) -> str:
-    """Twelve hexadecimal digits of the SHA-256 of the canonical text.
-
-    >>> short_hash({"lr": 0.1})
-    '9c9ba942d8bb'
-    """
+    """Twelve hexadecimal digits of the SHA-256 of the canonical text."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
 
 

@@ -43,6 +43,7 @@ from shiftbed.store import PredictionStore, read_answers
 from shiftbed.training.augment import label_of
 from shiftbed.training.networks import Network, make_network
 from shiftbed.training.objective import Hook, make_objective
+from shiftbed.training.prepare import TrainingData
 from shiftbed.training.recipe import Job
 from shiftbed.training.sources import DataSpec
 
@@ -216,10 +217,33 @@ def info_of(
     return found
 
 
-def described(task: TrainTask) -> dict[str, Any]:
-    """What job.json says: the arguments, and where the recipe is as seen from the run's folder."""
-    base = os.path.relpath(task.base, task.folder.path)
-    return {"id": task.job.id, "base": Path(base).as_posix(), **task.job.arguments}
+def begun(task: TrainTask, step: int) -> dict[str, Any]:
+    """Write job.json; the log of earlier calls up to a step, with this beginning noted.
+
+    job.json has the arguments, and where the recipe is as seen from the run's folder.
+    """
+    folder, job = task.folder, task.job
+    base = Path(os.path.relpath(task.base, folder.path)).as_posix()
+    folder.write("job", {"id": job.id, "base": base, **job.arguments})
+    log: dict[str, Any] = folder.read("log") or {"checkpoints": [], "begun_at": []}
+    log["begun_at"].append(step)
+    log["checkpoints"] = [one for one in log["checkpoints"] if one["step"] <= step]
+    folder.write("log", log)
+    return log
+
+
+def ended(
+    task: TrainTask,
+    log: Mapping[str, Any],
+    data: TrainingData,
+    stops: Sequence[int],
+    outputs: int,
+    **more: Any,
+) -> None:
+    """Write done.json; the weights after the last of ``stops`` have so many ``outputs``."""
+    known = {"steps": stops[-1], "stops": stops, "classes": data.classes, "outputs": outputs}
+    seen = {"n": len(data), "counts": data.counts, "begun_at": log["begun_at"]}
+    task.folder.write("done", known | seen | more)
 
 
 def is_evaluated(store: PredictionStore, model: str, settings: Sequence[SettingPlan]) -> bool:

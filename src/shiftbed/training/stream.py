@@ -6,7 +6,7 @@ row, view).
 """
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -88,26 +88,20 @@ class Stream:
     def epoch(self, epoch: int, skip: int = 0) -> Iterator[TrainingBatch]:
         """The batches of an epoch, the first ``skip`` left out."""
         order = self.order(epoch)[skip:]
-        if self._prepared is None:
-            yield from map(self._from_memory, order)
-            return
-        made = self._prepared.batches(order, epoch, self.workers)
+        made: Iterable[tuple[Tensor, ...]] = map(self._from_memory, order)
+        if self._prepared is not None:
+            made = self._prepared.batches(order, epoch, self.workers)
         for rows, seen in zip(order, made, strict=True):
             first, *views = (x.to(self.device) for x in seen)
-            yield TrainingBatch(
-                pixels=first,
-                labels=self.labels[torch.from_numpy(rows)].to(self.device),
-                rows=rows,
-                views=tuple(views),
-            )
+            labels = self.labels[torch.from_numpy(rows)].to(self.device)
+            yield TrainingBatch(pixels=first, labels=labels, rows=rows, views=tuple(views))
 
-    def _from_memory(self, rows: Rows) -> TrainingBatch:
+    def _from_memory(self, rows: Rows) -> tuple[Tensor, ...]:
         assert self.held is not None
-        at = torch.from_numpy(rows)
-        x = self.held[at].to(self.device)
+        x = self.held[torch.from_numpy(rows)].to(self.device)
         if x.dtype == torch.uint8:
             x = fractions(x.permute(0, 3, 1, 2))  # channels last in memory, as it was
-        return TrainingBatch(pixels=x, labels=self.labels[at].to(self.device), rows=rows)
+        return (x,)
 
 
 class _Prepared(Dataset[tuple[Tensor, ...]]):
@@ -135,12 +129,9 @@ class _Prepared(Dataset[tuple[Tensor, ...]]):
         for view in range(self.views + 1):
             if crops is None or (self.augmentation.whole is not None and not self.clean_first):
                 crops = self._cropped(rows, epoch, view)
-            plain = self.clean_first and view == 0
-            found.append(
-                self.augmentation(
-                    crops, rows, epoch, view, of_one_crop=self.clean_first, basic_only=plain
-                )
-            )
+            first = self.clean_first and view == 0
+            shared = {"of_one_crop": self.clean_first, "basic_only": first}
+            found.append(self.augmentation(crops, rows, epoch, view, **shared))
         return tuple(found)
 
     def _cropped(self, rows: Rows, epoch: int, view: int) -> Tensor:
@@ -148,12 +139,9 @@ class _Prepared(Dataset[tuple[Tensor, ...]]):
         if self.held is not None:
             return self.held[torch.from_numpy(rows)].permute(0, 3, 1, 2)
         assert self.data is not None
-        data, augmentation = self.data, self.augmentation
+        load, crop = self.data.load, self.augmentation.picture
         with keeping_generators():
-            pictures = [
-                augmentation.picture(data.load(row), row, epoch, view) for row in rows.tolist()
-            ]
-        return torch.stack(pictures)
+            return torch.stack([crop(load(row), row, epoch, view) for row in rows.tolist()])
 
     def batches(self, order: list[Rows], epoch: int, workers: int) -> Iterator[tuple[Tensor, ...]]:
         asked = [(rows.tolist(), epoch) for rows in order]

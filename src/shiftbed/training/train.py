@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,24 +130,6 @@ def _row(job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in ("run", "training_data", "data_size")}
 
 
-@dataclass(kw_only=True)
-class _Sofar:
-    """What is known while jobs run."""
-
-    finished: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    examples: int = 0
-
-    def hear(self, done: Done) -> None:
-        run = done.key[0]
-        if done.error:
-            self.failed[run] = done.error
-        else:
-            self.finished.append(run)
-        self.notes += [f"{run}: {note}" for note in done.notes]
-
-
 def train(
     recipe: str | Path | Recipe,
     *,
@@ -177,41 +159,46 @@ def train(
     opened = PredictionStore(read.store)
     opened.write_about(_about(read, opened.about()))
     tasks = _tasks(read, jobs)
-    before = {task.key for task in tasks if is_finished(task, opened)}
-    todo = [task for task in tasks if task.key not in before]
+    before = [task.job.run for task in tasks if is_finished(task, opened)]
+    todo = [task for task in tasks if task.job.run not in before]
     announce(todo)
-    so_far = _Sofar(finished=[task.job.run for task in tasks if task.key in before])
+    finished, failed, notes, examples = list(before), dict[str, str](), list[str](), 0
     clock = time.perf_counter()
 
     def seen(done: Done) -> None:
-        so_far.examples += done.images
+        nonlocal examples
+        examples += done.images
         report(done)
 
     for stage in sorted({task.job.stage for task in todo}):
         ready = []
         for task in (one for one in todo if one.job.stage == stage):
-            if task.job.parent in so_far.failed:
-                so_far.failed[task.job.run] = f"the run it starts from failed: {task.job.parent}"
+            if task.job.parent in failed:
+                failed[task.job.run] = f"the run it starts from failed: {task.job.parent}"
             else:
                 ready.append(task)
         for done in _runner(runner, workers, address, read)(ready, seen):
-            so_far.hear(done)
+            run = done.key[0]
+            if done.error:
+                failed[run] = done.error
+            else:
+                finished.append(run)
+            notes += [f"{run}: {note}" for note in done.notes]
     rows = [
         _row(job)
-        | {"grid": job.grid, "finished": job.run in so_far.finished}
-        | {"error": so_far.failed.get(job.run)}
+        | {"grid": job.grid, "finished": job.run in finished, "error": failed.get(job.run)}
         for job in jobs
     ]
     return Trained(
         frame=pl.DataFrame(rows, schema_overrides={"error": pl.String}),
         recipe=read.name,
         store=read.store,
-        finished=tuple(so_far.finished),
+        finished=tuple(finished),
         found_finished=len(before),
-        failed=so_far.failed,
-        examples=so_far.examples,
+        failed=failed,
+        examples=examples,
         seconds=time.perf_counter() - clock,
-        notes=tuple(so_far.notes),
+        notes=tuple(notes),
     )
 
 

@@ -5,6 +5,7 @@ Networks are trained here; models of scikit-learn are fitted (``classical.py``).
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from shiftbed.training.runs import (
     Answer,
     Checkpointed,
     TrainTask,
-    described,
+    begun,
+    ended,
     evaluate_run,
     finished_model,
     info_of,
@@ -62,13 +64,14 @@ class Training:
         """Features of test sets."""
         torch.manual_seed(int(arguments["seed"]))
         self.run = self._run()
-        self.log: dict[str, Any] = self._begin()
+        self.run.begin(task.folder.state())
+        self.log = begun(task, self.run.step)
         self.stops = checkpoint_steps(
             arguments["checkpoints"], self.run.steps, self.steps_per_epoch
         )
         self.examples = 0
-        self.notes: dict[str, None] = {}
-        """What was said in evaluation, each once."""
+        self.notes: list[str] = []
+        """What was said in evaluation."""
         self.clock = time.perf_counter()
 
     def _run(self) -> Run:
@@ -171,35 +174,14 @@ class Training:
         found = cached_features(self.network, fingerprint, pixels, folder, digest=self.backbone)
         return None if found is None else torch.from_numpy(found)
 
-    def _begin(self) -> dict[str, Any]:
-        """Go on from the last checkpoint if there is one; the log so far."""
-        folder = self.task.folder
-        state = folder.state()
-        self.run.begin(state)
-        folder.write("job", described(self.task))
-        log: dict[str, Any] = folder.read("log") or {"checkpoints": [], "begun_at": []}
-        log["begun_at"].append(self.run.step)
-        log["checkpoints"] = [one for one in log["checkpoints"] if one["step"] <= self.run.step]
-        folder.write("log", log)
-        return log
-
     def go(self) -> tuple[str, ...]:
         """Train to the end."""
-
         if self.run.step < self.run.steps or not self.log["checkpoints"]:
             train(self.run, self.stops, self.checkpoint, self._seen)
-        ending = {
-            "steps": self.run.steps,
-            "stops": self.stops,
-            "classes": self.network.classes,
-            "outputs": self.run.objective.outputs(self.network.classes),
-            "n": len(self.data),
-            "counts": self.data.counts,
-            "begun_at": self.log["begun_at"],
-        }
-        self.task.folder.write("done", ending)
+        outputs = self.run.objective.outputs(self.network.classes)
+        ended(self.task, self.log, self.data, self.stops, outputs)
         self.task.folder.forget_state()
-        return tuple(self.notes)
+        return tuple(dict.fromkeys(self.notes))
 
     def _seen(self, examples: int) -> None:
         self.examples += examples
@@ -221,13 +203,7 @@ class Training:
         last, n = run.step == run.steps, len(self.data)
         info = info_of(self.task, run.step, last, n, self.network.start, self.hooks) | facts
         with keeping_generators():
-            accuracy = evaluate_run(
-                self.task,
-                model,
-                info,
-                answer=answer,
-                say=lambda note: self.notes.update({note: None}),
-            )
+            accuracy = evaluate_run(self.task, model, info, answer=answer, say=self.notes.append)
         seconds = time.perf_counter() - self.clock
         spent = {"accuracy": accuracy, "seconds": round(seconds, 3)}
         self.log["checkpoints"].append({"step": run.step, **facts, **spent, "info": info})
@@ -235,15 +211,8 @@ class Training:
         folder.write_state(run.state())
         if job.keep == "last":
             folder.forget_weights(but=run.step)
-        self.report(
-            Checkpointed(
-                key=self.task.key,
-                images=self.examples,
-                seconds=seconds,
-                step=run.step,
-                steps=run.steps,
-            )
-        )
+        done = Checkpointed(key=self.task.key, seconds=seconds, step=run.step, steps=run.steps)
+        self.report(replace(done, images=self.examples))
         self.examples, self.clock = 0, time.perf_counter()
 
     def _weights(self, run: Run) -> dict[str, torch.Tensor]:

@@ -11,9 +11,11 @@ by the weights they compute with (``masks.folded``), so a mix of two masks is de
 either.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,7 +39,7 @@ def interpolated(first: Weights, second: Weights, alpha: float) -> State:
     >>> interpolated(a, b, 0.25)["w"].tolist()
     [0.25, 1.0]
     """
-    if alpha != alpha or alpha in (float("inf"), float("-inf")):
+    if not math.isfinite(alpha):
         raise InputError(f"alpha must be a finite number, got {alpha}")
     check_alike([first, second])
     if alpha in (0, 1):
@@ -49,11 +51,7 @@ def interpolated(first: Weights, second: Weights, alpha: float) -> State:
 
 
 def uniform_soup(states: Sequence[Weights]) -> State:
-    """The mean of all; of one, that one bit for bit.
-
-    >>> uniform_soup([{"w": torch.tensor(1.0)}, {"w": torch.tensor(2.0)}])["w"].item()
-    1.5
-    """
+    """The mean of all; of one, that one bit for bit."""
     if not states:
         raise InputError("a soup needs at least one model")
     check_alike(states)
@@ -63,16 +61,13 @@ def uniform_soup(states: Sequence[Weights]) -> State:
     return {name: _mix(name, [s[name] for s in states], shares) for name in states[0]}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tasting:
-    """One model tried in the soup."""
+class Tasting(NamedTuple):
+    """One model tried in the soup: its place in the list given, and held-out accuracies."""
 
     member: int
-    """Its place in the list given."""
     alone: float
-    """Its own held-out accuracy."""
     with_it: float
-    """That of the soup with it."""
+    """Of the soup with it."""
     kept: bool
 
 
