@@ -278,7 +278,7 @@ def make_network(
         weights = existing(Path(base) / start.removeprefix("file:"), "start")
         network = _resolved(spec, None, seed, weights)
     elif start == "pretrained":
-        network = _resolved(spec, None, seed, None, pretrained=True)
+        network = _resolved(spec, None, seed, None)
     else:
         network = _resolved(spec, old_classes or classes, seed, None)
     if old_classes is not None and network.classes != old_classes:
@@ -296,18 +296,15 @@ def make_network(
     return network
 
 
-def _resolved(
-    spec: str, classes: int | None, seed: int, weights: Path | None, pretrained: bool = False
-) -> Network:
-    """The architecture with its own number of classes, or ``classes`` where that can be asked."""
-    prefix = spec.partition(":")[0]
-    text = spec
-    if not pretrained and weights is None and prefix in ("timm", "torchvision", "nets", "python"):
-        query = [] if prefix in ("nets", "python") else ["pretrained=false"]
-        query += [f"num_classes={classes}"] if classes is not None and prefix != "python" else []
-        query += [] if "seed=" in spec else [f"seed={seed}"]
-        given = spec.partition("?")[2]
-        query = [one for one in query if one.partition("=")[0] + "=" not in given]
+def _resolved(spec: str, classes: int | None, seed: int, weights: Path | None) -> Network:
+    """The architecture with its weights, or drawn with ``classes`` where that can be asked."""
+    prefix, given, text = spec.partition(":")[0], spec.partition("?")[2], spec
+    if classes is not None and prefix in ("timm", "torchvision", "nets", "python"):
+        query = ["pretrained=false"] if prefix in ("timm", "torchvision") else []
+        query += [f"num_classes={classes}"] if prefix != "python" else []
+        query = [
+            one for one in (*query, f"seed={seed}") if one.partition("=")[0] + "=" not in given
+        ]
         text = spec + ("&" if given else "?") + "&".join(query)
     with seeded(seed):
         model = resolve(text, weights=weights)
