@@ -1,6 +1,6 @@
 """A job's arguments: every key checked, defaults filled in, one spelling for one meaning."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -117,8 +117,7 @@ def normalised(given: Mapping[str, Any], data: Mapping[str, "DataSpec"]) -> dict
         others = (found["objective"], found.get("hooks", {}).get("watch", {}))
         names += [str(table["data"]) for table in others if "data" in table]
     for name in names:
-        if name not in data:
-            raise unknown("data set", name, data)
+        one_of(name, "data set", data)
     return found | {"sources": {name: data[name].identity for name in names}}
 
 
@@ -127,7 +126,7 @@ def _of_network(given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "model": _text(given["model"], "model"),
         "start": checked_start(str(given["model"]), str(given.get("start", "random"))),
-        "tune": _choice(given.get("tune", "whole"), "tune", ("whole", "head")),
+        "tune": one_of(given.get("tune", "whole"), "tune", ("whole", "head")),
         "objective": _objective(given.get("objective", "cross-entropy")),
         "optimiser": _named(given["optimiser"], "optimiser"),
         "schedule": _named(given.get("schedule", "constant"), "schedule"),
@@ -151,7 +150,8 @@ def _text(value: Any, what: str) -> str:
     return value
 
 
-def _choice(value: Any, what: str, known: tuple[str, ...]) -> str:
+def one_of(value: Any, what: str, known: Collection[str]) -> str:
+    """A name, if it is a known one."""
     if value not in known:
         raise unknown(what, str(value), known)
     return str(value)
@@ -198,8 +198,7 @@ def checked_start(model: str, start: str) -> str:
     shiftbed.errors.InputError: nets:conv8 has no pretrained weights: start from 'random' or a file
     """
     prefix = model.partition(":")[0]
-    if prefix not in PREFIXES:
-        raise unknown("kind of model to train", prefix, PREFIXES)
+    one_of(prefix, "kind of model to train", PREFIXES)
     own = prefix == "torch" or "weights=" in model.partition("?")[2]
     if start == "pretrained":
         if prefix == "nets" and not own:
@@ -222,8 +221,7 @@ def _named(value: Any, what: str) -> dict[str, Any]:
 def _objective(value: Any) -> dict[str, Any]:
     table = _named(value, "objective")
     name = table["name"]
-    if name not in OBJECTIVES:
-        raise unknown("objective", name, OBJECTIVES)
+    one_of(name, "objective", OBJECTIVES)
     known_keys(table, ("name", *OBJECTIVES[name][1]), f"objective {name!r}")
     return table
 
@@ -243,8 +241,8 @@ def _augmentation(value: Any) -> list[dict[str, Any]]:
 def _checkpoints(value: Any) -> dict[str, Any]:
     value = _table(value, "checkpoints", ("every", "unit", "at", "keep"))
     found: dict[str, Any] = {
-        "keep": _choice(value.get("keep", "all"), "keep", ("all", "last")),
-        "unit": _choice(value.get("unit", "epoch"), "unit of checkpoints", ("epoch", "step")),
+        "keep": one_of(value.get("keep", "all"), "keep", ("all", "last")),
+        "unit": one_of(value.get("unit", "epoch"), "unit of checkpoints", ("epoch", "step")),
     }
     if "every" in value:
         found["every"] = whole_number(value["every"], "checkpoints.every")
@@ -310,7 +308,7 @@ def _difficulty(value: Any) -> dict[str, Any]:
         raise InputError("difficulty needs scores (a file) and a count")
     return {
         "scores": str(value["scores"]),
-        "keep": _choice(value.get("keep", "hardest"), "keep", ("easiest", "hardest", "random")),
+        "keep": one_of(value.get("keep", "hardest"), "keep", ("easiest", "hardest", "random")),
         "count": whole_number(value["count"], "difficulty.count"),
         "per_class": bool(value.get("per_class", True)),
     }

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from shiftbed.catalogue.maps import groups
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError
+from shiftbed.training.arguments import one_of
 from shiftbed.training.forgetting import OldTask, Replaying, become, old_heads_of
 from shiftbed.training.objective import Setup, TrainingBatch
 
@@ -63,10 +64,8 @@ class Mapped(Replaying):
         together: bool = False,
     ) -> None:
         super().__init__(data, ratio, together, "class-map")
-        if over not in OVER:
-            raise unknown("softmax of objective 'class-map'", over, OVER)
-        if pulled not in PULLED:
-            raise unknown("pulled weights of objective 'class-map'", pulled, PULLED)
+        one_of(over, "softmax of objective 'class-map'", OVER)
+        one_of(pulled, "pulled weights of objective 'class-map'", PULLED)
         if not pull >= 0:
             raise InputError(f"objective 'class-map': pull must be 0 or more, got {pull!r}")
         self.groups = _groups(map)

@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError
 from shiftbed.evaluation.corruptions import NAMES, Corruption, severities
-from shiftbed.training.arguments import share
+from shiftbed.training.arguments import one_of, share
 from shiftbed.training.augment import Keys, Step, normals, uniforms
 
 
@@ -85,8 +85,7 @@ class Corrupt(Step):
         return {name: self._levels(name) for name in names}
 
     def _levels(self, name: str) -> tuple[int, ...]:
-        if name not in NAMES:
-            raise unknown("corruption", name, NAMES)
+        one_of(name, "corruption", NAMES)
         if self.severities == "all":
             return tuple(severities(name))
         if isinstance(self.severities, str):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.errors import InputError, unknown
-from shiftbed.training.arguments import share, whole_number
+from shiftbed.errors import InputError
+from shiftbed.training.arguments import one_of, share, whole_number
 from shiftbed.training.objective import Hook
 from shiftbed.training.select import difficulty_rows, ranked, scores_of
 
@@ -123,8 +123,7 @@ def parse_phase(text: str) -> Phase:
             f"switch: expected KEEP:COUNT@SHARE such as 'hardest:500@0.5', got {text!r}"
         )
     keep, count = match["keep"], match["count"]
-    if keep not in KEPT:
-        raise unknown("examples to keep", keep, KEPT)
+    one_of(keep, "examples to keep", KEPT)
     if (count is None) != (keep == "all") or count == "0":
         raise InputError(
             f"switch: easiest, hardest and random need a count, all has none: {text!r}"

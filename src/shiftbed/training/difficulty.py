@@ -22,8 +22,9 @@ from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
 from shiftbed.display import Result, Table
 from shiftbed.engine.toml_files import model_beside
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
+from shiftbed.training.arguments import one_of
 from shiftbed.training.augment import keeping_generators
 from shiftbed.training.loop import make_optimiser
 from shiftbed.training.networks import make_network
@@ -196,8 +197,7 @@ def _opened(
             raise InputError(f"data ({data!r}) names a data set of a recipe: give the recipe")
         return (whole(source) if isinstance(source, TestSet) else source), ".", None
     recipe = source if isinstance(source, Recipe) else read_recipe(source)
-    if data not in recipe.sources.data:
-        raise unknown("data set", str(data), recipe.sources.data)
+    one_of(data, "data set", recipe.sources.data)
     found = prepare({"name": data}, recipe.sources.data, recipe.base)
     return found, recipe.base, int(recipe.options["threads"])
 

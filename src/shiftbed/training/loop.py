@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer, lr_scheduler
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.training.arguments import one_of
 from shiftbed.training.objective import Hook, Objective, Setup
 from shiftbed.training.stream import Stream
 
@@ -26,8 +27,7 @@ _TOTALS = {
 def make_optimiser(table: Mapping[str, Any], parameters: Iterable[nn.Parameter]) -> Optimizer:
     """An optimiser of ``torch.optim`` from ``{name = "SGD", lr = 0.1, …}``."""
     name, known = str(table["name"]), _known(torch.optim, Optimizer, {"Optimizer"})
-    if name not in known:
-        raise unknown("optimiser", name, known)
+    one_of(name, "optimiser", known)
     options = {key: _pair(value) for key, value in table.items() if key != "name"}
     try:
         made: Optimizer = known[name](list(parameters), **options)
@@ -69,8 +69,7 @@ def make_schedule(
     run where none is given. "constant" is no schedule.
     """
     name, per = str(table["name"]), str(table.get("per", "step"))
-    if per not in ("step", "epoch"):
-        raise unknown("per of schedule", per, ("step", "epoch"))
+    one_of(per, "per of schedule", ("step", "epoch"))
     warmup = table.get("warmup", 0)
     options = {k: _pair(v) for k, v in table.items() if k not in ("name", "per", "warmup")}
     length = (steps if per == "step" else epochs) - warmup

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.utils import prune as torch_prune
 
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError
+from shiftbed.training.arguments import one_of
 
 SCOPES = ("global", "layerwise")
 KINDS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
@@ -67,8 +68,7 @@ def layers(network: nn.Module, skip: Sequence[str] = ()) -> list[Layer]:
     ]
     names = {layer.name.removeprefix("network."): layer for layer in found}
     for name in skip:
-        if name not in names:
-            raise unknown("layer to leave dense", name, names)
+        one_of(name, "layer to leave dense", names)
     left = [layer for name, layer in names.items() if name not in skip]
     if not left:
         raise InputError("the network has no convolution or linear layer to prune")
@@ -97,8 +97,7 @@ def zeros_of(sizes: Iterable[int], sparsity: float, scope: str) -> list[int]:
     >>> zeros_of([10, 5], 0.5, "global"), zeros_of([10, 5], 0.5, "layerwise")
     ([8], [5, 2])
     """
-    if scope not in SCOPES:
-        raise unknown("scope", scope, SCOPES)
+    one_of(scope, "scope", SCOPES)
     counts = list(sizes)
     scopes = [sum(counts)] if scope == "global" else counts
     return [round(sparsity * n) for n in scopes]

@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model, resolve
 from shiftbed.evaluation.models.base import versions
 from shiftbed.evaluation.models.checkpoints import digest, existing, fit, read_state
@@ -43,7 +43,7 @@ from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.evaluation.models.spec import stamp
 from shiftbed.evaluation.models.torch_model import TorchModel, seeded, wrap
 from shiftbed.evaluation.preprocessing import Preprocessing
-from shiftbed.training.arguments import checked_start
+from shiftbed.training.arguments import checked_start, one_of
 
 if TYPE_CHECKING:
     from shiftbed.evaluation.models.spec import Request
@@ -175,8 +175,7 @@ NETS: dict[str, Callable[[int, int], nn.Module]] = {
 
 def build(name: str, classes: int = 10, channels: int = 3) -> nn.Module:
     """A network of normalised pixels with weights drawn from torch's generator."""
-    if name not in NETS:
-        raise unknown("32-px net", name, NETS)
+    one_of(name, "32-px net", NETS)
     for what, value in (("classes", classes), ("channels", channels)):
         if value < 1:
             raise InputError(f"{what} of {name} must be at least 1, got {value}")

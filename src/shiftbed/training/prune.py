@@ -35,8 +35,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune as torch_prune
 
-from shiftbed.errors import InputError, unknown
-from shiftbed.training.arguments import share, whole_number
+from shiftbed.errors import InputError
+from shiftbed.training.arguments import one_of, share, whole_number
 from shiftbed.training.masks import (
     SCOPES,
     Layer,
@@ -93,8 +93,7 @@ class _Pruning(Hook):
 
     def __init__(self, *, sparsity: float, scope: str = "global", skip: Sequence[str] = ()) -> None:
         self.sparsity = share(sparsity, "sparsity", "[0, 1)")
-        if scope not in SCOPES:
-            raise unknown("scope", scope, SCOPES)
+        one_of(scope, "scope", SCOPES)
         self.scope, self.skip = scope, tuple(skip)
         self.layers: list[Layer] = []
 
@@ -301,8 +300,7 @@ class Popup(_Pruning):
         self.binary, self.seed = binary, seed
         self.method = "biprop" if binary else "edge-popup"
         self.init = init or ("kaiming-normal" if binary else "signed-constant")
-        if self.init not in INITS:
-            raise unknown("init of weights", self.init, INITS)
+        one_of(self.init, "init of weights", INITS)
 
     def begin(self, run: "Run") -> None:
         """Freeze the weights, draw the scores, and give them to the optimiser."""
@@ -383,12 +381,10 @@ def make(*, method: str, sparsity: float, scope: str = "global", **options: Any)
     >>> make(method="gradual", sparsity=0.8, prunings=10).facts()["pruning"]
     'gradual'
     """
-    if method not in METHODS:
-        raise unknown("pruning method", str(method), METHODS)
+    one_of(method, "pruning method", METHODS)
     hook, fixed, own = METHODS[method]
     for key, value in options.items():
-        if key not in (*own, "skip"):
-            raise unknown(f"option of {method}", key, (*own, "skip"))
+        one_of(key, f"option of {method}", (*own, "skip"))
         names = value if isinstance(value, list | tuple) else [None]
         if key == "skip" and not all(isinstance(one, str) for one in names):
             raise InputError(f"prune.skip must be a list of layer names, got {value!r}")

@@ -58,7 +58,7 @@ from typing import Any
 
 from shiftbed.engine.toml_files import beside, errors_in, known_keys, read_toml
 from shiftbed.errors import InputError, unknown
-from shiftbed.training.arguments import HOOKS, JOB_KEYS, normalised, with_patterns
+from shiftbed.training.arguments import HOOKS, JOB_KEYS, normalised, one_of, with_patterns
 from shiftbed.training.estimators import is_classical, read_estimator
 from shiftbed.training.sources import Sources, read_sources
 
@@ -196,8 +196,7 @@ class Recipe:
         wanted = list(grids)
         known = [grid.name for grid in self.grids]
         for name in wanted:
-            if name not in (*known, "all"):
-                raise unknown("grid", name, (*known, "all"))
+            one_of(name, "grid", (*known, "all"))
         chosen = [
             grid
             for grid in self.grids
@@ -311,8 +310,7 @@ def _evaluated(data: Mapping[str, Any], sources: Sources, wanted: Any) -> tuple[
         known = {one.id for one in sources.settings}
         names = [wanted] if isinstance(wanted, str) else list(wanted)
         for name in names:
-            if name not in known:
-                raise unknown("setting in evaluate", str(name), known)
+            one_of(name, "setting in evaluate", known)
         return tuple(names)
     names = list(data["mix"]) if "mix" in data else [data["name"]]
     tasks = dict.fromkeys(sources.data[name].task or "" for name in names)

@@ -38,10 +38,10 @@ from shiftbed.engine.toml_files import (
     named_tables,
     tables,
 )
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
 from shiftbed.records import Shift
-from shiftbed.training.arguments import share
+from shiftbed.training.arguments import one_of, share
 
 HELD_OUT = "held_out"
 """Option of a test set: only the part of a data set that is not trained on."""
@@ -199,8 +199,7 @@ def _test_sets(
     of = table.pop("data", None)
     if of is None:
         return read_test_sets(table, base, others)
-    if of not in data:
-        raise unknown("data set in [[test_sets]]", str(of), data)
+    one_of(of, "data set in [[test_sets]]", data)
     if data[of].held_out is None:
         raise InputError(f"[data.{of}] holds nothing out: give it held_out")
     if table.keys() - {"name"}:

@@ -13,8 +13,9 @@ from shiftbed.display import Result, Table
 from shiftbed.engine.plan import Done
 from shiftbed.engine.run import RUNNERS
 from shiftbed.engine.runners import Work, in_process, in_processes
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore
+from shiftbed.training.arguments import one_of
 from shiftbed.training.recipe import Job, Recipe, canonical, read_recipe
 
 _SHOWN = 20
@@ -151,8 +152,7 @@ def train(
     from shiftbed.training.training import is_finished
 
     read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
-    if runner not in RUNNERS:
-        raise unknown("runner", runner, RUNNERS)
+    one_of(runner, "runner", RUNNERS)
     read = read if store is None else replace(read, store=str(store))
     jobs = read.jobs(grids)
     _check(jobs)

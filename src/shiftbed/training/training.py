@@ -17,11 +17,10 @@ from torch import nn
 
 from shiftbed.engine.open_setting import OpenSetting
 from shiftbed.engine.plan import Done
-from shiftbed.errors import unknown
 from shiftbed.evaluation.data import Unreadable
 from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.store import PredictionStore
-from shiftbed.training.arguments import HOOKS
+from shiftbed.training.arguments import HOOKS, one_of
 from shiftbed.training.augment import keeping_generators
 from shiftbed.training.classical import fit, limited
 from shiftbed.training.features import HeadOnly, Through, backbone_digest, cached_features
@@ -125,8 +124,7 @@ class Training:
         task = self.task
 
         def other(name: str) -> TrainingData:
-            if name not in task.data:
-                raise unknown("data set", name, task.data)
+            one_of(name, "data set", task.data)
             return prepare({"name": name}, task.data, task.base)
 
         return Setup(
