@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shiftbed.analysis.baseline import fit_baseline
-from shiftbed.analysis.noise import attenuation, image_covariance, joint_noise
+from shiftbed.analysis.noise import Paired, attenuation, image_covariance, joint_noise
 from shiftbed.analysis.robustness import effective_robustness
 
 
@@ -52,9 +52,9 @@ def test_standard_error_of_rho_equals_resampling(same_images):
     x, y = right_id.mean(axis=1), right_ood.mean(axis=1)
     n_id, n_ood = right_id.shape[1], right_ood.shape[1]
     line = fit_baseline(x, y, bootstrap=0)
-    noise = joint_noise(
-        line.lines[0], line.scale, x[:, None], y, np.arange(12), np.arange(12), covariance
-    )
+    images = Paired(covariance=covariance, models=12)
+    every = np.arange(12)
+    noise = joint_noise(line.lines[0], line.scale, x[:, None], y, every, every, images)
     rng, draws = np.random.default_rng(2), []
     for _ in range(2000):
         some = rng.integers(0, n_id, n_id)
@@ -63,6 +63,10 @@ def test_standard_error_of_rho_equals_resampling(same_images):
         draws.append(b - fit_baseline(a, b, bootstrap=0).predict(a))
     spread = np.sqrt(noise.var_id + noise.var_ood)
     assert spread == pytest.approx(np.std(draws, axis=0), rel=0.08)
+    fit = noise.reach @ noise.fit_covariance @ noise.reach.T
+    matrix = noise.matrix(images, every) - fit
+    assert np.diag(matrix) == pytest.approx(noise.var_id + noise.var_ood)
+    assert np.abs(matrix - np.cov(np.array(draws).T)).max() < 0.12 * np.diag(matrix).max()
 
 
 def test_paired_intervals_are_narrower_than_independent_ones():
@@ -91,9 +95,9 @@ def test_attenuation_recovers_the_slope():
 
 def test_without_noise_nothing_changes():
     line = fit_baseline([0.5, 0.6, 0.7, 0.8], [0.4, 0.5, 0.62, 0.7], bootstrap=0).lines[0]
-    corrected, gram_inverse = attenuation(line, np.zeros((1, 1)), np.zeros(1))
+    corrected, jacobian = attenuation(line, np.zeros((1, 1)), np.zeros(1))
     assert corrected == pytest.approx(line.coefficients)
-    assert gram_inverse == pytest.approx(line.gram_inverse)
+    assert jacobian == pytest.approx(np.eye(2))
 
 
 def test_attenuation_never_takes_off_more_than_half():

@@ -13,11 +13,11 @@ TWIN = "val-on-objectnet-classes"
 
 
 def test_a_published_model_lands_where_it_is(imagenet):
-    """Placing resnet152-imagenet11k's own accuracies gives its published ρ."""
-    row = imagenet.model_index("resnet152-imagenet11k")
+    """Placing resnet50_augmix's own accuracies gives its published ρ."""
+    row = imagenet.model_index("resnet50_augmix")
     value = {s: float(imagenet.accuracy(s)[row]) for s in ("val", V2)}
     placed = place(imagenet, {"val": value["val"]}, {V2: value[V2]}).frame
-    own = place(imagenet, model="resnet152-imagenet11k").frame
+    own = place(imagenet, model="resnet50_augmix").frame
     own = own.filter(pl.col("shift") == "imagenet-v2")
     for column in ("effective", "low", "high", "prediction_low", "p_value", "n_id", "n_ood"):
         assert placed[column][0] == pytest.approx(own[column][0])

@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import linregress
 
 import shiftbed as sb
+from shiftbed.analysis.difference import difference
 from shiftbed.records import ImageResults
 
 V2 = "imagenetv2-matched-frequency-format-val"
@@ -232,8 +233,12 @@ class TestPairedIntervals:
         gap = bed.difference(line, "m3", "m4")
         bare = replace(bed, results={})
         alone = bare.difference(line, "m3", "m4")
-        assert gap.paired
-        assert gap.high - gap.low < alone.high - alone.low
+        assert (gap.paired, gap.interval, alone.interval) == (True, "paired", "modelled")
+        sizes = {"n_id": bed.n[:, :1].astype(float), "n_ood": bed.n[:, 1].astype(float)}
+        given = (line, bed.value[:, :1], bed.value[:, 1], (3, 4))
+        independent = difference(*given, **sizes, position=np.arange(len(bed.models)))
+        assert independent.interval == "independent"
+        assert gap.high - gap.low < independent.high - independent.low
         assert gap.effective == pytest.approx(alone.effective)
 
     def test_a_model_that_is_always_right(self):

@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
+from shiftbed.analysis.families import Families, family_flags, leave_families_out
 from shiftbed.analysis.intervals import (
     binomial_variance,
     check_fractions,
     check_level,
     off_boundary,
+    quadratic,
 )
 from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale, scale
@@ -54,6 +56,8 @@ class Line:
     """Positions of this line's rows among the rows given to ``fit_baseline``."""
     draws: Floats
     """Bootstrap coefficients, shape (B, k+1); B = 0 if none were asked for."""
+    families: Families | None = None
+    """What leaving out each family does, where models have families."""
 
     @property
     def intercept(self) -> float:
@@ -74,7 +78,17 @@ class Line:
 
     @property
     def covariance(self) -> Floats:
-        """σ²G, the covariance of (intercept, weights…)."""
+        """Covariance of (intercept, weights…): by family where families are known, else σ²G."""
+        return self.independent_covariance if self.families is None else self.families.covariance
+
+    @property
+    def covariance_dof(self) -> int:
+        """Its degrees of freedom: families − 1, or m − k − 1."""
+        return self.dof if self.families is None else self.families.dof
+
+    @property
+    def independent_covariance(self) -> Floats:
+        """σ²G, right if models were independent of each other."""
         return self.sigma**2 * self.gram_inverse
 
 
@@ -99,6 +113,10 @@ class Baseline:
     """(k, 2): lowest and highest fitted accuracy on each ID setting."""
     sizes: Floats
     """(k+1,): usual (median) test-set size of the fitted models, OOD last; 0 if unknown."""
+    families: int | None = None
+    """Families among the fitted models: the effective number of them. None if not known."""
+    flags: tuple[str, ...] = ()
+    """What a reader must know of the statistics of this fit."""
 
     @property
     def n(self) -> int:
@@ -144,7 +162,7 @@ class Baseline:
     ) -> tuple[Floats, Floats]:
         """Confidence band of the line at x: percentiles over resampled models, or analytic.
 
-        The analytic band is S⁻¹(η ± t σ √(aᵀGa)), a = (1, S(x)).
+        The analytic band is S⁻¹(η ± t √(aᵀVa)), a = (1, S(x)), V the line's covariance.
         """
         points = check_fractions(_matrix(x, len(self.id_settings)))
         which, tail = self.line_of(points), (1.0 - check_level(level)) / 2.0
@@ -163,8 +181,8 @@ class Baseline:
                 )
             else:
                 eta = a @ line.coefficients
-                spread = np.sqrt(np.einsum("ij,jk,ik->i", a, line.covariance, a))
-                half = float(stdtrit(line.dof, 1.0 - tail)) * spread
+                spread = np.sqrt(quadratic(a, line.covariance))
+                half = float(stdtrit(line.covariance_dof, 1.0 - tail)) * spread
                 low[rows], high[rows] = self.scale.inverse(np.stack([eta - half, eta + half]))
         return low, high
 
@@ -187,6 +205,7 @@ def fit_baseline(
     knee: float | None = None,
     sizes: ArrayLike | None = None,
     weights: ArrayLike | None = None,
+    families: Sequence[str | None] | None = None,
     on_boundary: OnBoundary = "raise",
     bootstrap: int = 1000,
     seed: int = 0,
@@ -198,7 +217,9 @@ def fit_baseline(
     named in ``left_out``), or clips to (k+½)/(n+1). ``sizes`` (m, k+1) are the test-set sizes of
     x… and y; with them the noise of x is known and attenuation of the slope can be allowed for.
     ``knee`` splits the models at that x into two separate lines; a model exactly on it belongs
-    to neither. ``weights`` makes it weighted least squares.
+    to neither. ``weights`` makes it weighted least squares. ``families`` (m,) says which models
+    are related (see ``analysis.families``; None is a family of its own): the line stays as it
+    is, its uncertainty is taken by family, and so is the bootstrap.
 
     >>> line = fit_baseline([0.5, 0.6, 0.7, 0.8], [0.4, 0.5, 0.61, 0.72])
     >>> line.n, round(line.weights[0], 3), round(line.r2, 3)
@@ -216,6 +237,9 @@ def fit_baseline(
         raise InputError(f"bootstrap must not be negative, got {bootstrap}")
     names = tuple(models) if models is not None else tuple(f"model {i}" for i in range(len(target)))
     settings = tuple(id_settings) if id_settings else tuple(f"id {i + 1}" for i in range(k))
+    if families is not None and len(families) != len(target):
+        raise InputError(f"families must have {len(target)} entries, got {len(families)}")
+    related = None if families is None else _named(families)
     if knee is not None and k > 1:
         raise InputError("a knee is defined for one ID setting only")
 
@@ -252,14 +276,20 @@ def fit_baseline(
         _check_design(a, [settings[i] for i in range(k)], where + side)
         noise = binomial_variance(table[rows, :k], images[rows, :k])
         noise = noise * chosen.derivative(table[rows, :k]) ** 2
+        solved = _solve(a, scaled[rows, k], row_weights[rows])
+        clusters = None
+        if related is not None and len(set(related[rows])) < len(rows):
+            fit = solved["residuals"], solved["row_weights"], solved["gram_inverse"]
+            clusters = leave_families_out(a, *fit, related[rows].tolist())
         lines.append(
             Line(
                 low=low,
                 high=min(high, 1.0),
-                **_solve(a, scaled[rows, k], row_weights[rows]),
+                **solved,
                 noise=noise,
                 fitted=rows,
-                draws=_bootstrap(a, scaled[rows, k], row_weights[rows], bootstrap, seed),
+                draws=_bootstrap(a, scaled[rows, k], row_weights[rows], bootstrap, seed, clusters),
+                families=clusters,
             )
         )
     fitted = np.concatenate([line.fitted for line in lines])
@@ -279,7 +309,21 @@ def fit_baseline(
         mae=float(np.abs(table[fitted, k] - predicted).mean()),
         support=np.column_stack([table[fitted, :k].min(axis=0), table[fitted, :k].max(axis=0)]),
         sizes=np.median(images[fitted], axis=0),
+        families=None if related is None else len(set(related[fitted])),
+        flags=() if related is None else _family_flags(lines, related),
     )
+
+
+def _named(families: Sequence[str | None]) -> NDArray[np.object_]:
+    """The families' names; a model without one is a family of its own."""
+    return np.array(
+        [f"\0{i}" if name is None else name for i, name in enumerate(families)], dtype=object
+    )
+
+
+def _family_flags(lines: Sequence[Line], related: NDArray[np.object_]) -> tuple[str, ...]:
+    said = (family_flags(related[one.fitted].tolist(), one.families is not None) for one in lines)
+    return tuple(dict.fromkeys(text for flags in said for text in flags))
 
 
 def _solve(a: Floats, y: Floats, w: Floats) -> dict[str, Any]:
@@ -300,8 +344,10 @@ def _solve(a: Floats, y: Floats, w: Floats) -> dict[str, Any]:
     }
 
 
-def _bootstrap(a: Floats, y: Floats, w: Floats, draws: int, seed: int) -> Floats:
-    """Coefficients refitted on resampled models, all at once by weighted normal equations.
+def _bootstrap(
+    a: Floats, y: Floats, w: Floats, draws: int, seed: int, families: Families | None
+) -> Floats:
+    """Coefficients refitted on resampled models (families), all at once by normal equations.
 
     A resample gives model j a count c_j; its fit solves (Σ c_j w_j a_j a_jᵀ) θ = Σ c_j w_j a_j y_j,
     so two matrix products of the counts with the m outer products do all resamples.
@@ -312,7 +358,8 @@ def _bootstrap(a: Floats, y: Floats, w: Floats, draws: int, seed: int) -> Floats
     centre = a.mean(axis=0)
     centre[0] = 0.0
     shifted = a - centre
-    counts = _counts(len(y), draws, seed) * w
+    drawn = _counts(len(y) if families is None else families.n, draws, seed)
+    counts = (drawn if families is None else drawn[:, families.codes]) * w
     outer = (shifted[:, :, None] * shifted[:, None, :]).reshape(len(y), p * p)
     gram = (counts @ outer).reshape(draws, p, p)
     moment = counts @ (shifted * y[:, None])

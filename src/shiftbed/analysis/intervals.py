@@ -82,6 +82,15 @@ def binomial_variance(accuracy: ArrayLike, n: ArrayLike) -> Floats:
         return np.where(size > 0, p * (1.0 - p) / size, 0.0)
 
 
+def quadratic(a: Floats, matrix: Floats) -> Floats:
+    """aᵢᵀ M aᵢ for the rows of a (n, p) and M (p, p); shape (n,).
+
+    >>> quadratic(np.array([[1.0, 2.0]]), np.eye(2)).tolist()
+    [5.0]
+    """
+    return np.asarray(((a @ matrix) * a).sum(axis=1))
+
+
 def two_sided_p(t: ArrayLike, dof: ArrayLike) -> Floats:
     """Two-sided p-value of a t statistic: 2·P(T_dof ≤ −|t|)."""
     return np.asarray(2.0 * stdtr(dof, -np.abs(np.asarray(t, dtype=np.float64))))

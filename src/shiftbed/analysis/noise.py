@@ -2,18 +2,58 @@
 
 All models answer the same images, so their accuracies err together: an easy sample lifts every
 model and the line with it, and ρ hardly moves. Independent binomials miss this (on 67 real models
-they give ρ a standard error of 0.52 points where 0.29 is right).
+they give ρ a standard error of 0.52 points where 0.29 is right). The covariance of accuracies is
+either known from answers per image (``image_covariance``) or modelled (``analysis.modelled``).
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.analysis.baseline import Line
+from shiftbed.analysis.intervals import quadratic
 from shiftbed.scales import Scale
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+class ImageNoise(Protocol):
+    """Covariances of the accuracies of M models in settings 0, 1, … (ID first, OOD last)."""
+
+    def own(self, s: int, t: int) -> Floats | None:
+        """(M,): Cov of each model's accuracies in settings s and t; None if all are 0."""
+
+    def times(self, s: int, t: int, fitted: NDArray[np.int64], right: Floats) -> Floats:
+        """Σ_j Cov(a_is, a_jt) right_j over the fitted models j: (M, c) for right (F, c)."""
+
+    def among(self, s: int, t: int, rows: NDArray[np.int64]) -> Floats:
+        """(R, R): Cov(a_is, a_jt) among these models."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Paired:
+    """Image noise from answers per image."""
+
+    covariance: Floats
+    """``image_covariance``: (S·M, S·M), settings outermost."""
+    models: int
+
+    def _block(self, s: int, t: int) -> Floats:
+        m = self.models
+        return self.covariance[s * m : (s + 1) * m, t * m : (t + 1) * m]
+
+    def own(self, s: int, t: int) -> Floats | None:
+        block = self._block(s, t)
+        return np.diagonal(block) if s == t or block.any() else None
+
+    def times(self, s: int, t: int, fitted: NDArray[np.int64], right: Floats) -> Floats:
+        return np.asarray(self._block(s, t)[:, fitted] @ right)
+
+    def among(self, s: int, t: int, rows: NDArray[np.int64]) -> Floats:
+        return self._block(s, t)[np.ix_(rows, rows)]
 
 
 def image_covariance(right: list[NDArray[np.bool_]], images: list[str]) -> Floats:
@@ -45,13 +85,13 @@ def image_covariance(right: list[NDArray[np.bool_]], images: list[str]) -> Float
 
 
 def attenuation(line: Line, noise: Floats, cross: Floats) -> tuple[Floats, Floats]:
-    """The line freed of the bias that noise in x causes: coefficients and (AᵀA)⁻¹ in their stead.
+    """The line freed of the bias that noise in x causes: coefficients Jθ − c, and J.
 
     Noise in x adds K to the centred Gram matrix T of S(x) and κ to its product with S(y), so
     ordinary least squares converges to (T+K)⁻¹(Tw + κ) (errors in variables). Solved for w with
-    the observed T, the slopes have covariance σ²(T−K)⁻¹T(T−K)⁻¹. ``noise`` is K (k, k), ``cross``
-    κ (k,). Where noise would be more than half of the observed spread, only half is taken off:
-    the data cannot support more.
+    the observed T: w' = (T−K)⁻¹(Tw − κ), through the same centre, so a covariance V of the
+    coefficients becomes JVJᵀ. ``noise`` is K (k, k), ``cross`` κ (k,). Where noise would be more
+    than half of the observed spread, only half is taken off: the data cannot support more.
     """
     w = line.row_weights
     x = line.design[:, 1:]
@@ -61,17 +101,14 @@ def attenuation(line: Line, noise: Floats, cross: Floats) -> tuple[Floats, Float
     excess = float(np.max(np.real(np.linalg.eigvals(np.linalg.solve(gram, noise)))))
     if excess > 0.5:
         noise = noise * (0.5 / excess)
-    old = line.coefficients[1:]
+    old, k = line.coefficients[1:], len(mean)
     inverse = np.linalg.inv(gram - noise)
-    new = inverse @ (gram @ old - cross)
-    slopes = inverse @ gram @ inverse
-    gram_inverse = np.block(
-        [
-            [np.array([[1.0 / w.sum() + mean @ slopes @ mean]]), -(mean @ slopes)[None, :]],
-            [-(slopes @ mean)[:, None], slopes],
-        ]
-    )
-    return np.concatenate([[line.coefficients[0] + (old - new) @ mean], new]), gram_inverse
+    stretch = inverse @ gram
+    new = stretch @ old - inverse @ cross
+    jacobian = np.eye(k + 1)
+    jacobian[1:, 1:] = stretch
+    jacobian[0, 1:] = mean @ (np.eye(k) - stretch)
+    return np.concatenate([[line.coefficients[0] + (old - new) @ mean], new]), jacobian
 
 
 def independent_noise(line: Line) -> Floats:
@@ -82,7 +119,11 @@ def independent_noise(line: Line) -> Floats:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JointNoise:
-    """Variance of ρ of the models one line serves, by source, and the corrected line."""
+    """Errors of ρ of the R models one line serves, by source, and the corrected line.
+
+    The error of ρ_i is Σ_s o_is da_is − g_i·dθ, with da the image noise of its own accuracies and
+    dθ the line's error: scatter of models plus image noise of the fitted models.
+    """
 
     var_fit: Floats
     var_id: Floats
@@ -90,9 +131,32 @@ class JointNoise:
     coefficients: Floats
     """The line's coefficients freed of attenuation."""
     scatter: float
-    """Baseline models' standard deviation about the line, in scaled space."""
-    gradient: Floats | None = None
-    """(p, (k+1)·M): derivative of each ρ by every accuracy, in the covariance's order."""
+    """Baseline models' standard deviation about the line, in scaled space, without image noise."""
+    own: Floats
+    """o (R, k+1): derivative of ρ by the model's own accuracies."""
+    reach: Floats
+    """g (R, k+1): derivative of −ρ by the line's coefficients."""
+    fit_covariance: Floats
+    """Covariance of the coefficients from the models' scatter."""
+    shared: Floats
+    """(R, k+1): covariance of Σ_s o_s da_s with the image noise of the coefficients."""
+    line_noise: Floats
+    """(k+1, k+1): covariance of the coefficients from the fitted models' image noise."""
+    carries: Floats
+    """(R,): 1 where the line's image noise counts, 0 for noise taken as independent."""
+
+    def matrix(self, images: ImageNoise, rows: NDArray[np.int64]) -> Floats:
+        """(R, R): covariance of the errors of ρ; ``rows`` are the models in ``images``."""
+        settings = self.own.shape[1]
+        found = self.reach @ self.fit_covariance @ self.reach.T
+        for s in range(settings):
+            for t in range(settings):
+                if images.own(s, t) is not None:
+                    both = np.outer(self.own[:, s], self.own[:, t])
+                    found = found + both * images.among(s, t, rows)
+        reach = self.reach * self.carries[:, None]
+        mixed = self.shared @ reach.T
+        return np.asarray(found - mixed - mixed.T + reach @ self.line_noise @ reach.T)
 
 
 def joint_noise(
@@ -101,63 +165,94 @@ def joint_noise(
     x: Floats,
     y: Floats,
     rows: NDArray[np.int64],
-    fitted_rows: NDArray[np.int64],
-    covariance: Floats,
+    fitted: NDArray[np.int64],
+    images: ImageNoise,
+    *,
+    shares: Bools | None = None,
+    carries: Bools | None = None,
 ) -> JointNoise:
     """Delta method on ρ_f = y_f − S⁻¹(a_f·θ), with θ itself a function of every accuracy.
 
-    dη_f = w·dX_f + Σ_j c_fj (dY_j − w·dX_j) + Σ_j v_j r_j (a_fᵀG)_w·dX_j, with X = S(x),
-    Y = S(y), c_fj = a_fᵀG a_j v_j, v the fit weights and r the residuals. ``rows`` are the models
-    to judge, ``fitted_rows`` the fitted ones (in the line's order), both among the M rows of
-    x (M, k) and y (M,); ``covariance`` is ``image_covariance`` of settings (x₁…x_k, y).
+    dη_f = w·dX_f + a_f·dθ, dθ = G Σ_j v_j [a_j (dY_j − w·dX_j) + r_j e_w·dX_j], with X = S(x),
+    Y = S(y), v the fit weights and r the residuals. ``rows`` are the models to judge, ``fitted``
+    the fitted ones (in the line's order), both among the M rows of x (M, k) and y (M,), for which
+    ``images`` has the covariances. Of the judged models, only those that ``shares`` names have
+    images in common with the fitted ones; the line's own image noise counts for those that
+    ``carries`` names (both: all).
 
     The fit's own share comes from the models' scatter about the line: the residual variance less
     the part that is image noise.
     """
-    m, k = x.shape
-    p, f = len(rows), len(fitted_rows)
-    w, v = line.coefficients[1:], line.row_weights
+    k = x.shape[1]
+    w, v, p = line.coefficients[1:], line.row_weights, len(line.coefficients)
     slopes = scale.derivative(np.column_stack([x, y]))  # (M, k+1)
-    a = np.column_stack([np.ones(p), scale.forward(x[rows])])
+    a = np.column_stack([np.ones(len(rows)), scale.forward(x[rows])])
     slope_beta = scale.inverse_derivative(a @ line.coefficients)
-    pull = a @ line.gram_inverse  # (p, k+1)
-    c = pull @ line.design.T * v  # (p, f)
+    reach = slope_beta[:, None] * a
+    own = np.column_stack([-slope_beta[:, None] * w * slopes[rows, :k], np.ones(len(rows))])
+    with_fit = np.ones(len(rows)) if shares is None else shares.astype(np.float64)
+    with_line = np.ones(len(rows)) if carries is None else carries.astype(np.float64)
 
-    gradient = np.zeros((p, k + 1, m))
+    # dθ by the accuracies of the fitted models: G (E_s)ᵀ, from v·a and v·r in scaled space.
+    base = np.column_stack([line.design * v[:, None], v * line.residuals])
+    right = [slopes[fitted, s, None] * base for s in range(k + 1)]
+    mix = []
     for s in range(k + 1):
-        by_fit = -w[s] * c + np.outer(pull[:, 1 + s], v * line.residuals) if s < k else c
-        gradient[:, s, fitted_rows] -= slope_beta[:, None] * by_fit * slopes[fitted_rows, s]
-        own = -slope_beta * w[s] * slopes[rows, s] if s < k else 1.0
-        gradient[np.arange(p), s, rows] += own
-    flat = gradient.reshape(p, (k + 1) * m)
-    on_x, on_y = flat.copy(), flat.copy()
-    on_x[:, k * m :], on_y[:, : k * m] = 0.0, 0.0
-    by_x = on_x @ covariance
-    var_id = np.einsum("pi,pi->p", by_x, on_x)
-    var_ood = np.einsum("pi,pi->p", on_y @ covariance, on_y)
-    cross = np.einsum("pi,pi->p", by_x, on_y)
-    # Where both sides have the same images, what they cancel or add is split in proportion.
-    shared = np.maximum(1.0 + 2.0 * cross / np.maximum(var_id + var_ood, 1e-300), 0.0)
+        to = np.zeros((p + 1, p))
+        to[:p] = np.eye(p) if s == k else -w[s] * np.eye(p)
+        if s < k:
+            to[p, 1 + s] = 1.0
+        mix.append(to @ line.gram_inverse)
 
-    # Image noise of the fitted models' accuracies in scaled space: a block (f, f) per two settings.
-    at = np.arange(k + 1)[:, None] * m + fitted_rows
-    scaled = slopes[fitted_rows].T
-    blocks = covariance[at[:, None, :, None], at[None, :, None, :]]
-    blocks = blocks * scaled[:, None, :, None] * scaled[None, :, None, :]
     of_residual = np.append(-w, 1.0)
-    noise_r = np.einsum("s,stij,t->ij", of_residual, blocks, of_residual)
-    maker = np.eye(f) - line.design @ line.gram_inverse @ (line.design * v[:, None]).T
-    image_part = float(v @ np.einsum("ij,jk,ik->i", maker, noise_r, maker)) / line.dof
+    image_part, added = 0.0, np.zeros((k + 1, k + 1))
+    variance = np.zeros((k + 1, k + 1, len(rows)))
+    shared, line_noise = np.zeros((len(rows), p)), np.zeros((p, p))
+    for s in range(k + 1):
+        for t in range(k + 1):
+            diagonal = images.own(s, t)
+            if diagonal is None:
+                continue
+            product = images.times(s, t, fitted, right[t])  # (M, p+1)
+            moved = product @ mix[t]
+            mixed = with_fit[:, None] * moved[rows]
+            inner = right[s].T @ product[fitted]  # (p+1, p+1)
+            of_line = mix[s].T @ inner @ mix[t]
+            shared += own[:, s, None] * mixed
+            line_noise += of_line
+            variance[s, t] = own[:, s] * own[:, t] * diagonal[rows]
+            variance[s, t] -= own[:, s] * np.einsum("ij,ij->i", mixed, reach)
+            if s != t:
+                back = with_fit[:, None] * (images.times(t, s, fitted, right[s]) @ mix[s])[rows]
+            else:
+                back = mixed
+            variance[s, t] -= own[:, t] * np.einsum("ij,ij->i", back, reach)
+            variance[s, t] += with_line * quadratic(reach, of_line)
+            # The part of the residual variance that is image noise, and what noise adds to
+            # centred sums of squares: Σ v C − Σ v v C / Σ v.
+            scaled = slopes[fitted, s] * slopes[fitted, t] * diagonal[fitted]
+            kept = float(v @ scaled) - float(np.sum(line.gram_inverse * inner[:p, :p].T))
+            image_part += of_residual[s] * of_residual[t] * kept / line.dof
+            added[s, t] = float(v @ scaled) - inner[0, 0] / v.sum()
+    var_id, var_ood = variance[:k, :k].sum(axis=(0, 1)), variance[k, k]
+    cross = variance[:k, k].sum(axis=0)
+    # Where both sides have the same images, what they cancel or add is split in proportion.
+    split = np.maximum(1.0 + 2.0 * cross / np.maximum(var_id + var_ood, 1e-300), 0.0)
+
     scatter = max(0.0, line.sigma**2 - image_part)
-    # Σ_j v_j C_jj − Σ_jl v_j v_l C_jl / Σv: what noise C adds to a centred weighted sum.
-    added = np.einsum("stii,i->st", blocks, v)
-    added = added - np.einsum("i,stij,j->st", v, blocks, v) / v.sum()
-    corrected, gram_inverse = attenuation(line, added[:k, :k], added[:k, k])
+    corrected, jacobian = attenuation(line, added[:k, :k], added[:k, k])
+    share = scatter / max(line.sigma**2, 1e-300)
+    fit_covariance = share * jacobian @ line.covariance @ jacobian.T
     return JointNoise(
-        var_fit=slope_beta**2 * scatter * np.einsum("ij,jk,ik->i", a, gram_inverse, a),
-        var_id=var_id * shared,
-        var_ood=var_ood * shared,
+        var_fit=quadratic(reach, fit_covariance),
+        var_id=var_id * split,
+        var_ood=var_ood * split,
         coefficients=corrected,
         scatter=float(np.sqrt(scatter)),
-        gradient=flat,
+        own=own,
+        reach=reach,
+        fit_covariance=fit_covariance,
+        shared=shared,
+        line_noise=line_noise,
+        carries=with_line,
     )

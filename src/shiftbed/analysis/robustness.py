@@ -6,12 +6,13 @@
 plus the uncertainty of the line. Models share test images, so their errors move together; where
 per-image results exist the joint covariance of all accuracies is used (the closed form of
 resampling images jointly over models, see ``analysis.noise``) and the interval is *paired*.
-Where only accuracies exist they are taken as independent, which overstates the noise: the
-interval is *conservative*.
+Where only accuracies exist their covariance is *modelled* (``analysis.modelled``), or taken as
+*independent* for models unlike the fitted ones, or measured on images of their own. The line's
+uncertainty is by family where families are known (``analysis.families``).
 
 *Is the model unusual?* The prediction interval: where ρ of another baseline model would fall,
-which adds their scatter about the line. p-values come from it; a model that is itself in the fit
-set is judged against the fit without it.
+which adds their scatter about the line (``analysis.scatter``). p-values come from it; a model that
+is itself in the fit set is judged against the fit without it and its family.
 """
 
 from dataclasses import dataclass, fields
@@ -27,9 +28,17 @@ from shiftbed.analysis.intervals import (
     check_fractions,
     check_level,
     off_boundary,
-    two_sided_p,
+    quadratic,
 )
-from shiftbed.analysis.noise import JointNoise, attenuation, independent_noise, joint_noise
+from shiftbed.analysis.noise import (
+    ImageNoise,
+    JointNoise,
+    Paired,
+    attenuation,
+    independent_noise,
+    joint_noise,
+)
+from shiftbed.analysis.scatter import leave_out, line_tails, new_model, tail_p, tail_quantile
 from shiftbed.errors import InputError
 from shiftbed.scales import Scale
 
@@ -54,7 +63,9 @@ class Robustness:
     ood_share: Floats
     """… from the OOD test images."""
     paired: NDArray[np.bool_]
-    """Joint resampling of images (True) or conservative independent noise (False)."""
+    """Whether the interval comes from answers per image."""
+    interval: NDArray[np.object_]
+    """What it comes from: ``paired``, ``modelled``, ``independent``; None if there is none."""
     prediction_low: Floats
     """Where a baseline model's ρ would fall."""
     prediction_high: Floats
@@ -75,7 +86,7 @@ class Robustness:
 _NUMBERS = tuple(
     field.name
     for field in fields(Robustness)
-    if field.name not in ("paired", "extrapolated", "boundary")
+    if field.name not in ("paired", "interval", "extrapolated", "boundary")
 )
 
 
@@ -87,7 +98,9 @@ def effective_robustness(
     n_id: ArrayLike,
     n_ood: ArrayLike,
     position: ArrayLike | None = None,
-    covariance: Floats | None = None,
+    covariance: Floats | ImageNoise | None = None,
+    like: ArrayLike | None = None,
+    own_images: ArrayLike | None = None,
     level: float = 0.95,
 ) -> Robustness:
     """ρ of models with ID accuracies x (M,) or (M, k) and OOD accuracies y (M,).
@@ -95,7 +108,10 @@ def effective_robustness(
     ``n_id`` (M, k) and ``n_ood`` (M,) are test-set sizes, 0 for unknown (then ρ has no
     measurement interval). ``position[i]`` is the row of model i in the arrays the baseline was
     fitted on, −1 if it was not among them. ``covariance`` is ``image_covariance`` over exactly
-    these rows, all baseline models among them, and makes the interval paired.
+    these rows, all baseline models among them, which makes the interval paired, or ``Modelled``.
+    It holds for models whose errors are like the fitted models' (``like``, default all); the
+    others' image noise is taken as independent of theirs. ``own_images`` are models measured on
+    other images than the fitted ones, whose line then errs by itself.
 
     >>> from shiftbed.analysis.baseline import fit_baseline
     >>> line = fit_baseline([0.5, 0.6, 0.7, 0.8], [0.4, 0.5, 0.61, 0.72])
@@ -113,6 +129,12 @@ def effective_robustness(
     sizes_id = np.broadcast_to(np.asarray(n_id, np.float64), (m, k))
     sizes_ood = np.broadcast_to(np.asarray(n_ood, np.float64).reshape(-1), (m,))
     where = np.full(m, -1) if position is None else np.asarray(position)
+    apart = np.zeros(m, bool) if own_images is None else np.asarray(own_images, bool)
+    shares = (np.ones(m, bool) if like is None else np.asarray(like, bool)) & ~apart
+    shares |= where >= 0
+    images = covariance
+    if isinstance(images, np.ndarray):
+        images = Paired(covariance=images, models=m)
     inner_x, inner_y = off_boundary(points, sizes_id), off_boundary(target, sizes_ood)
 
     columns = {name: np.full(m, np.nan) for name in _NUMBERS}
@@ -122,18 +144,19 @@ def effective_robustness(
         rows = np.flatnonzero((served == i) & usable)
         if not len(rows):
             continue
-        placed = _place(
+        placed = place_on(
             line, baseline.scale, inner_x[rows], inner_y[rows], sizes_id[rows], sizes_ood[rows]
         )
         rho = target[rows] - placed.beta
-        if covariance is None:
-            noise = _independent(line, baseline.scale, placed)
+        if images is None:
+            noise = independent_errors(line, baseline.scale, placed)
         else:
-            fitted = find_fitted(line, where)
-            noise = joint_noise(line, baseline.scale, inner_x, inner_y, rows, fitted, covariance)
+            given = (line, baseline.scale, inner_x, inner_y, rows, find_fitted(line, where))
+            which = {"shares": shares[rows], "carries": (shares | apart)[rows]}
+            noise = joint_noise(*given, images, **which)
         part = {"predicted": placed.beta, "effective": rho}
-        part |= _measurement(line, baseline.scale, placed, rho, noise, covariance is None, level)
-        part |= _prediction(line, baseline, placed, where[rows], level)
+        part |= _measurement(line, baseline.scale, placed, rho, noise, images is None, level)
+        part |= _prediction(line, baseline, placed, where[rows], noise, apart[rows], level)
         for name, values in part.items():
             columns[name][rows] = values
     if k == 1:
@@ -142,16 +165,22 @@ def effective_robustness(
             share = columns["effective"] / columns["reference"]
         columns["share_of_gap"] = np.where(np.abs(columns["reference"]) > 1e-12, share, np.nan)
     edge = ((points <= 0) | (points >= 1)).any(axis=1) | (target <= 0) | (target >= 1)
+    joint = "paired" if isinstance(images, Paired) else "modelled"
+    kind = np.full(m, None, dtype=object)
+    kind[np.isfinite(columns["low"])] = "independent"
+    if images is not None:
+        kind[np.isfinite(columns["low"]) & shares] = joint
     return Robustness(
         **columns,
-        paired=np.full(m, covariance is not None),
+        paired=kind == "paired",
+        interval=kind,
         extrapolated=baseline.extrapolated(points),
         boundary=edge,
     )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Placed:
+class Placed:
     """Models on one line: accuracies (p, k) and (p,), sizes, and where the line puts them."""
 
     x: Floats
@@ -164,42 +193,47 @@ class _Placed:
     beta: Floats
     slope_beta: Floats
     """dS⁻¹/dη at η."""
-    leverage: Floats
-    """aᵀGa."""
 
 
-def _place(line: Line, scale: Scale, x: Floats, y: Floats, n_id: Floats, n_ood: Floats) -> _Placed:
+def place_on(line: Line, scale: Scale, x: Floats, y: Floats, n_id: Floats, n_ood: Floats) -> Placed:
     with np.errstate(divide="ignore", invalid="ignore"):
         a = np.column_stack([np.ones(len(x)), scale.forward(x)])
         eta = a @ line.coefficients
-        leverage = np.einsum("ij,jk,ik->i", a, line.gram_inverse, a)
     beta, slope = scale.inverse(eta), scale.inverse_derivative(eta)
-    on_line = {"a": a, "eta": eta, "beta": beta, "slope_beta": slope, "leverage": leverage}
-    return _Placed(x=x, y=y, n_id=n_id, n_ood=n_ood, **on_line)
+    on_line = {"a": a, "eta": eta, "beta": beta, "slope_beta": slope}
+    return Placed(x=x, y=y, n_id=n_id, n_ood=n_ood, **on_line)
 
 
-def _independent(line: Line, scale: Scale, placed: _Placed) -> JointNoise:
+def independent_errors(line: Line, scale: Scale, placed: Placed) -> JointNoise:
     """Noise of ρ if every accuracy were measured on images of its own: an upper bound."""
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = placed.slope_beta[:, None] * line.coefficients[1:] * scale.derivative(placed.x)
         var_id = (gain**2 * binomial_variance(placed.x, placed.n_id)).sum(axis=1)
     cross = np.zeros(placed.x.shape[1])
-    corrected, gram_inverse = attenuation(line, independent_noise(line), cross)
+    corrected, jacobian = attenuation(line, independent_noise(line), cross)
+    reach, p = placed.slope_beta[:, None] * placed.a, len(line.coefficients)
+    covariance = jacobian @ line.covariance @ jacobian.T
     with np.errstate(invalid="ignore"):
-        leverage = np.einsum("ij,jk,ik->i", placed.a, gram_inverse, placed.a)
+        var_fit = quadratic(reach, covariance)
     return JointNoise(
-        var_fit=placed.slope_beta**2 * line.sigma**2 * leverage,
+        var_fit=var_fit,
         var_id=var_id,
         var_ood=binomial_variance(placed.y, placed.n_ood),
         coefficients=corrected,
         scatter=line.sigma,
+        own=np.column_stack([-gain, np.ones(len(gain))]),
+        reach=reach,
+        fit_covariance=covariance,
+        shared=np.zeros(reach.shape),
+        line_noise=np.zeros((p, p)),
+        carries=np.zeros(len(reach)),
     )
 
 
 def _measurement(
     line: Line,
     scale: Scale,
-    placed: _Placed,
+    placed: Placed,
     rho: Floats,
     noise: JointNoise,
     conservative: bool,
@@ -217,7 +251,9 @@ def _measurement(
     with np.errstate(divide="ignore", invalid="ignore"):
         corrected = rho + placed.beta - scale.inverse(placed.a @ noise.coefficients)
         # Welch–Satterthwaite: only the fit's variance is estimated from few models.
-        dof = line.dof * (np.minimum(total / np.maximum(noise.var_fit, 1e-300), 1e6)) ** 2
+        dof = line.covariance_dof * (
+            np.minimum(total / np.maximum(noise.var_fit, 1e-300), 1e6) ** 2
+        )
         shares = [
             np.where(total > 0, v / total, np.nan)
             for v in (noise.var_fit, noise.var_id, noise.var_ood)
@@ -234,44 +270,57 @@ def _measurement(
 
 
 def _prediction(
-    line: Line, baseline: Baseline, placed: _Placed, where: NDArray[np.int64], level: float
+    line: Line,
+    baseline: Baseline,
+    placed: Placed,
+    where: NDArray[np.int64],
+    noise: JointNoise,
+    apart: NDArray[np.bool_],
+    level: float,
 ) -> dict[str, Floats]:
     """Where a baseline model's ρ would fall, and the p-value of this model's.
 
-    A model outside the fit: η ± t σ √(1 + h), h = aᵀGa, with m − k − 1 degrees of freedom. A model
-    in the fit is judged against the fit without it, in closed form: with its residual r, weight v
-    and leverage h, the fit without it misses it by r/(1 − vh), with variance
-    σ₍₎²(1/v + h/(1 − vh)), σ₍₎² = (dof·σ² − v r²/(1 − vh))/(dof − 1) (externally studentised
-    residuals). A model measured on fewer images than the baseline models are is allowed the extra
-    binomial noise.
+    The variance is that of a new model about the line (``new_model``), or about the fit without
+    this model and its family (``leave_out``); the tails are those of the fitted models. A model
+    measured on fewer images than the baseline models are is allowed the extra binomial noise; one
+    on images of its own also what the line owes to its images, for residuals do not show it.
     """
-    scale, dof = baseline.scale, np.full(len(where), float(line.dof))
-    centre, variance = placed.eta.copy(), line.sigma**2 * (1.0 + placed.leverage)
-    inside = np.full(len(where), -1, dtype=np.int64)
+    scale = baseline.scale
+    without = leave_out(line)
+    tails = line_tails(line)
+    centre = placed.eta.copy()
+    variance, dof = new_model(line, placed.a)
     at = np.searchsorted(line.fitted, where)  # fitted rows are in ascending order
     found = (at < line.n) & (line.fitted[np.minimum(at, line.n - 1)] == where)
-    inside[found] = at[found]
-    own = np.flatnonzero(inside >= 0)
-    if len(own) and line.dof > 1:
-        v, r = line.row_weights[inside[own]], line.residuals[inside[own]]
-        rest = np.maximum(1.0 - v * placed.leverage[own], 1e-12)
-        left = np.maximum(line.dof * line.sigma**2 - v * r**2 / rest, 0.0) / (line.dof - 1)
-        centre[own] = placed.eta[own] - v * placed.leverage[own] * r / rest
-        variance[own] = left * (1.0 / v + placed.leverage[own] / rest)
-        dof[own] = line.dof - 1
+    inside = at[found]
+    centre[found], variance[found] = without.centre[inside], without.variance[inside]
+    dof[found] = without.dof[inside]
     with np.errstate(divide="ignore", invalid="ignore"):
-        variance = variance + _extra_noise(line, baseline, placed)
-        scaled_y = scale.forward(placed.y)
-        t = (scaled_y - centre) / np.sqrt(variance)
-        half = stdtrit(dof, 0.5 + level / 2) * np.sqrt(variance)
+        extra = _extra_noise(line, baseline, placed)
+        if apart.any():
+            extra = np.where(apart, _own_noise(line, baseline, placed, noise), extra)
+        variance = variance + extra
+        t = (scale.forward(placed.y) - centre) / np.sqrt(variance)
+        half = tail_quantile(level, dof, tails) * np.sqrt(variance)
     return {
         "prediction_low": scale.inverse(centre - half) - placed.beta,
         "prediction_high": scale.inverse(centre + half) - placed.beta,
-        "p_value": two_sided_p(t, dof),
+        "p_value": tail_p(t, dof, tails),
     }
 
 
-def _extra_noise(line: Line, baseline: Baseline, placed: _Placed) -> Floats:
+def _own_noise(line: Line, baseline: Baseline, placed: Placed, noise: JointNoise) -> Floats:
+    """Image noise of a model on images of its own and of the line, beyond that in residuals."""
+    weights = line.coefficients[1:]
+    inner = np.clip(placed.beta, 1e-6, 1 - 1e-6)
+    on_x = binomial_variance(placed.x, placed.n_id) * baseline.scale.derivative(placed.x) ** 2
+    on_y = binomial_variance(inner, placed.n_ood) * baseline.scale.derivative(inner) ** 2
+    of_line = quadratic(placed.a, noise.line_noise)
+    known = line.sigma**2 - noise.scatter**2
+    return np.asarray(np.maximum((on_x * weights**2).sum(axis=1) + on_y + of_line - known, 0.0))
+
+
+def _extra_noise(line: Line, baseline: Baseline, placed: Placed) -> Floats:
     """Binomial variance in scaled space beyond what baseline models have at the same accuracy."""
 
     def beyond(p: Floats, n: Floats, usual: Floats) -> Floats:
@@ -294,73 +343,3 @@ def find_fitted(line: Line, where: NDArray[np.int64]) -> NDArray[np.int64]:
         raise InputError(
             "a paired interval needs per-image results of every baseline model"
         ) from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """ρ(A) − ρ(B)."""
-
-    effective: float
-    low: float
-    high: float
-    p_value: float
-    paired: bool
-
-
-def difference(
-    baseline: Baseline,
-    x: Floats,
-    y: Floats,
-    *,
-    n_id: Floats,
-    n_ood: Floats,
-    noise: JointNoise | None = None,
-    covariance: Floats | None = None,
-    level: float = 0.95,
-) -> Difference:
-    """ρ(A) − ρ(B) for x (2, k), y (2,), sizes n_id (2, k) and n_ood (2,).
-
-    The line's error moves both models, so only the difference of their pulls counts: with
-    u = s_A a_A − s_B a_B, s = dβ/dη, the fit adds σ² uᵀGu. Image noise is taken as independent
-    (conservative); with the two models' ``joint_noise`` and the ``covariance`` it was made with
-    it is paired.
-    """
-    inner_x = off_boundary(x, n_id)
-    served = baseline.line_of(x)
-    a = np.column_stack([np.ones(2), baseline.scale.forward(inner_x)])
-    theta = np.stack([baseline.lines[i].coefficients for i in served])
-    eta = np.einsum("ij,ij->i", a, theta)
-    slope = baseline.scale.inverse_derivative(eta)
-    rho = y - baseline.scale.inverse(eta)
-    pull = slope[:, None] * a
-    lines = [baseline.lines[i] for i in served]
-    spreads = [line.sigma if noise is None else noise.scatter for line in lines]
-    if served[0] == served[1]:
-        u = pull[0] - pull[1]
-        fit = spreads[0] ** 2 * float(u @ lines[0].gram_inverse @ u)
-    else:
-        fit = sum(
-            spread**2 * float(p @ line.gram_inverse @ p)
-            for p, line, spread in zip(pull, lines, spreads, strict=True)
-        )
-    if noise is not None and noise.gradient is not None and covariance is not None:
-        g = noise.gradient[0] - noise.gradient[1]
-        image = float(g @ covariance @ g)
-    else:
-        gain = pull[:, :1] * theta[:, 1:] * baseline.scale.derivative(inner_x)
-        image = float((gain**2 * binomial_variance(x, n_id)).sum())
-        image += float(binomial_variance(y, n_ood).sum())
-    spread = float(np.sqrt(fit + image))
-    dof = min(line.dof for line in lines) * min((fit + image) / max(fit, 1e-300), 1e6) ** 2
-    half = float(stdtrit(dof, 0.5 + level / 2)) * spread if spread > 0 else 0.0
-    known = bool((n_id > 0).all() and (n_ood > 0).all())
-    delta = float(rho[0] - rho[1])
-    # A model and itself, measured on the same images: nothing differs.
-    p_value = float(two_sided_p(delta / spread, dof)) if spread > 0 else 1.0
-    return Difference(
-        effective=delta,
-        low=delta - half if known else float("nan"),
-        high=delta + half if known else float("nan"),
-        p_value=p_value if known else float("nan"),
-        paired=noise is not None,
-    )

@@ -7,13 +7,14 @@ the line is trusted if none fails. A check that cannot be made says why and does
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtrc
 
 from shiftbed.analysis.baseline import Baseline, fit_baseline
-from shiftbed.analysis.intervals import check_fractions, two_sided_p
+from shiftbed.analysis.intervals import check_fractions, quadratic
 from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.scales import scale as scale_of
@@ -44,6 +45,10 @@ class Limits:
     """A square term that is significant at ``p_value`` adds less than this to R²."""
     groups: float = 0.05
     """Lines by group, significantly better at ``p_value``, add less than this to R²."""
+
+
+FOR_ROBUSTNESS = Limits(r2=0.9)
+"""Of lines that effective robustness is measured from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +129,31 @@ def trust_line(
     else:
         kept = line.lines[0].fitted
         checks += _of_fit(line, limits)
-        checks.append(_noise(line, sizes, limits))
+        checks.append(_noise(line, sizes is not None, limits))
         checks.append(_groups(line, None if groups is None else [groups[i] for i in kept], limits))
+    return _trust(checks, n)
+
+
+@lru_cache(maxsize=64)
+def trust_baseline(line: Baseline, *, edge: int = 0, limits: Limits = FOR_ROBUSTNESS) -> Trust:
+    """Check a fitted baseline: a line, a line with a knee (each side), or a plane.
+
+    ``edge`` counts the chosen models that are at exactly 0 or 1 and were left out.
+
+    >>> x = np.linspace(0.5, 0.9, 40)
+    >>> trust_baseline(fit_baseline(x, 0.8 * x + 0.01 * np.sin(40 * x))).trusted
+    True
+    """
+    checks = [_boundary(edge, line.n + edge, line.scale, limits)]
+    least = min(piece.n for piece in line.lines)
+    enough = f"{least} models, at least {limits.models} are wanted"
+    checks.append(_check("models", float(least), limits.models, least >= limits.models, enough))
+    checks += _of_fit(line, limits)
+    checks.append(_noise(line, bool((line.sizes[:-1] > 0).all()), limits))
+    return _trust(checks, line.n)
+
+
+def _trust(checks: Sequence[Check], n: int) -> Trust:
     failed = tuple(check.text for check in checks if check.passed is False)
     return Trust(trusted=not failed, reasons=failed, checks=tuple(checks), n=n)
 
@@ -148,41 +176,55 @@ def _boundary(edge: int, n: int, scale: Scale, limits: Limits) -> Check:
 
 def _of_fit(line: Baseline, limits: Limits) -> list[Check]:
     """R², range of x, leverage, influence, curvature."""
-    piece = line.lines[0]
-    reach = float(line.support[0, 1] - line.support[0, 0])
-    hat = np.einsum("ij,jk,ik->i", piece.design, piece.gram_inverse, piece.design)
-    variance = max(piece.sigma**2, 1e-30)
-    cook = piece.residuals**2 * hat / (2.0 * variance * np.maximum(1.0 - hat, 1e-12) ** 2)
-    far, strong = line.models[int(hat.argmax())], line.models[int(cook.argmax())]
-    most = {"leverage": float(hat.max()), "influence": float(cook.max())}
+    reach = float((line.support[:, 1] - line.support[:, 0]).min())
     r2 = line.r2 if np.isfinite(line.r2) else None
     about_r2 = "all OOD accuracies are the same" if r2 is None else f"R² is {r2:.2f}"
     about_reach = f"ID accuracies range over {100 * reach:.1f} points only"
-    about = {
-        "leverage": f"one model is far from all others on ID data: {far}",
-        "influence": f"one model turns the line: {strong}",
-    }
     return [
         _check("r2", r2, limits.r2, r2 is not None and r2 >= limits.r2, about_r2),
         _check("support", reach, limits.support, reach >= limits.support, about_reach),
-        *(
-            _check(name, value, getattr(limits, name), value <= getattr(limits, name), about[name])
-            for name, value in most.items()
-        ),
+        *_single_models(line, limits),
         _curvature(line, limits),
     ]
 
 
+def _single_models(line: Baseline, limits: Limits) -> list[Check]:
+    """Does one model, by its leverage h or Cook's distance r²h/(pσ²(1−h)²), turn the line?"""
+    hats, cooks = [], []
+    for piece in line.lines:
+        a = piece.design * np.sqrt(piece.row_weights)[:, None]
+        hat = quadratic(a, piece.gram_inverse)
+        variance = len(piece.coefficients) * max(piece.sigma**2, 1e-30)
+        squares = piece.row_weights * piece.residuals**2
+        hats.append(hat)
+        cooks.append(squares * hat / (variance * np.maximum(1.0 - hat, 1e-12) ** 2))
+    found = []
+    for name, values, about in (
+        ("leverage", np.concatenate(hats), "one model is far from all others on ID data"),
+        ("influence", np.concatenate(cooks), "one model turns the line"),
+    ):
+        limit, most = getattr(limits, name), float(values.max())
+        text = f"{about}: {line.models[int(values.argmax())]}"
+        found.append(_check(name, most, limit, most <= limit, text))
+    return found
+
+
 def _curvature(line: Baseline, limits: Limits) -> Check:
-    """Is a square term significant, and does it explain more than a little?"""
-    piece = line.lines[0]
-    y = piece.design @ piece.coefficients + piece.residuals
-    z = piece.design[:, 1] - piece.design[:, 1].mean()
-    gain, t, dof = _added(piece.design, z[:, None] ** 2, y)
-    if dof < 1:
+    """Are square terms significant, and do they explain more than a little?"""
+    worst: tuple[float, float] | None = None
+    for piece in line.lines:
+        y = piece.design @ piece.coefficients + piece.residuals
+        z = piece.design[:, 1:] - piece.design[:, 1:].mean(axis=0)
+        gain, f, dof = _added(piece.design, z**2, y)
+        if dof >= 1:
+            p = float(fdtrc(z.shape[1], dof, f))
+            bent = p < limits.p_value and gain >= limits.curvature
+            if worst is None or (bent, gain) > (worst[1] < limits.p_value, worst[0]):
+                worst = (gain, p)
+    if worst is None:
         text = "too few models to test for curvature"
         return _check("curvature", None, limits.curvature, None, text)
-    p = float(two_sided_p(np.sqrt(t), dof))
+    gain, p = worst
     passed = not (p < limits.p_value and gain >= limits.curvature)
     text = f"curved: a square term explains a further {100 * gain:.1f} % (p = {p:.2g})"
     return _check("curvature", gain, limits.curvature, passed, text)
@@ -224,14 +266,16 @@ def _added(design: Floats, extra: Floats, y: Floats) -> tuple[float, float, int]
     return gained / total, f, dof
 
 
-def _noise(line: Baseline, sizes: tuple[int, int] | None, limits: Limits) -> Check:
+def _noise(line: Baseline, known: bool, limits: Limits) -> Check:
     """Share of the variance of S(x) that is not image noise: noise flattens the slope."""
     least = limits.reliability
-    if sizes is None:
+    if not known:
         text = "test-set sizes are unknown: image noise is not checked"
         return _check("reliability", None, least, None, text)
-    piece = line.lines[0]
-    variance = float(np.var(piece.design[:, 1], ddof=1))
-    share = max(1.0 - float(piece.noise.mean()) / variance, 0.0)
+    shares = []
+    for piece in line.lines:
+        variance = np.var(piece.design[:, 1:], axis=0, ddof=1)
+        shares.append(np.maximum(1.0 - piece.noise.mean(axis=0) / variance, 0.0).min())
+    share = float(min(shares))
     text = f"{100 * (1 - share):.0f} % of the variance of ID accuracy is image noise"
     return _check("reliability", share, least, share >= least, text)

@@ -55,6 +55,7 @@ def fit(
     weighted: bool = Option(
         False, "--weighted", help="Weigh baseline models by their test-set sizes."
     ),
+    families: opt.Families = "known",
     on_boundary: opt.Boundary = "raise",
     by: str | None = Option(None, help="One line per value of this column of models."),
     choose_ids: bool = Option(

@@ -42,6 +42,12 @@ FullId = Annotated[bool, Option("--full-id", help="Use the whole ID set as x, no
 Knee = Annotated[
     str, Option(help="Where the line breaks in two: published, none, or an ID accuracy.")
 ]
+Families = Annotated[
+    str,
+    Option(
+        help="Models of a family count as related (known) or as independent of each other (none)."
+    ),
+]
 Boundary = Annotated[
     str,
     Option("--on-boundary", help="Accuracies of exactly 0 or 1 in the fit: raise, drop or clip."),

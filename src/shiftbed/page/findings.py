@@ -12,6 +12,7 @@ from shiftbed.errors import InputError
 from shiftbed.records import Shift
 from shiftbed.results.caveats import headline, judge
 from shiftbed.results.correlation import NATURAL
+from shiftbed.results.lines import interval_notes
 from shiftbed.results.plot import Source, open_source
 from shiftbed.testbed.record import Testbed
 
@@ -102,14 +103,7 @@ def _sentences(
     for row in robustness.filter(pl.col("artefact").is_not_null()).to_dicts():
         said.append(("note", f"{row['model']} on {row['shift']}: {row['artefact']}."))
     said += [("warning", f"Not computed: {name} ({why}).") for name, why in failed]
-    if not robustness["paired"].all():
-        said.append(
-            (
-                "note",
-                "Intervals of ρ are conservative where only accuracies are known: images that "
-                "models share count as independent.",
-            )
-        )
+    said += [("note", text) for text in interval_notes(robustness)]
     return said
 
 

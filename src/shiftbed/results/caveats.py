@@ -16,14 +16,13 @@ import numpy as np
 import polars as pl
 
 from shiftbed.analysis.baseline import Baseline
-from shiftbed.analysis.trust import Limits, Trust, trust_line
+from shiftbed.analysis.trust import Trust
 from shiftbed.catalogue.artefacts import artefact
 from shiftbed.display import Row, counted, interval, percent, points
 from shiftbed.errors import InputError
 from shiftbed.records import Shift
 from shiftbed.testbed.record import Testbed
 
-TRUSTED_R2 = 0.9
 _TEXTS = pl.List(pl.String)
 _MOST = 8
 """Caveats that are printed below a table; JSON has all."""
@@ -69,7 +68,7 @@ def judge(
                 raise
             failed.append((shift.name, str(error)))
             continue
-        trust = trust_of(testbed, line)
+        trust = testbed.trust(line)
         rows = testbed.robustness([line], level=level, fdr=fdr)
         frames.append(with_caveats(testbed, shift, line, trust, rows))
         lines.append((shift, line, trust))
@@ -79,53 +78,20 @@ def judge(
     return Verdicts(frame=pl.concat(frames), lines=tuple(lines), not_computed=tuple(failed))
 
 
-def trust_of(testbed: Testbed, line: Baseline) -> Trust:
-    """Whether a line should be trusted, over the baseline models that it was fitted on."""
-    if len(line.id_settings) > 1 or len(line.lines) > 1:
-        why = (f"R² {line.r2:.2f} is below {TRUSTED_R2:g}",) if line.r2 < TRUSTED_R2 else ()
-        return Trust(trusted=not why, reasons=why, checks=(), n=line.n)
-    rows = [testbed.model_index(name) for name in line.models]
-    sizes = (testbed.usual_size(line.id_settings[0]), testbed.usual_size(line.ood_setting))
-    return trust_line(
-        testbed.accuracy(line.id_settings[0])[rows],
-        testbed.accuracy(line.ood_setting)[rows],
-        models=line.models,
-        sizes=sizes if min(sizes) > 0 else None,
-        scale=line.scale,
-        limits=Limits(r2=TRUSTED_R2),
-        line=line,
-    )
-
-
 def with_caveats(
     testbed: Testbed, shift: Shift, line: Baseline, trust: Trust, rows: pl.DataFrame
 ) -> pl.DataFrame:
     """Rows of one shift with what they lack of the columns that ``Verdicts.frame`` has."""
-    lacking = {k: v for k, v in _statistics(line, trust).items() if k not in rows.columns}
     homes = testbed.models["testbed"] if "testbed" in testbed.models.columns else None
     home = dict(zip(testbed.model_names, homes, strict=True)) if homes is not None else {}
     models = rows["model"].to_list()
     rows = rows.with_columns(
         pl.Series("testbed", [home.get(name) or testbed.name for name in models], pl.String),
         pl.Series("artefact", _artefacts(testbed, shift, models), pl.String),
-        **lacking,
     )
     said = [pl.lit(text) for text in _of_line(testbed, shift, line, trust)]
     caveats = pl.concat_list(*said, *_of_rows(line)).list.drop_nulls().list.concat("flags")
     return rows.with_columns(_verdict().alias("verdict"), caveats.alias("caveats"))
-
-
-def _statistics(line: Baseline, trust: Trust) -> dict[str, pl.Expr]:
-    """The columns that only the statistics of a line give."""
-    how = pl.when("paired").then(pl.lit("paired")).otherwise(pl.lit("independent"))
-    return {
-        "interval": pl.when(pl.col("low").is_not_null()).then(how),
-        "families": pl.lit(None, pl.Int64),
-        "r2": pl.lit(line.r2, pl.Float64),
-        "trusted": pl.lit(trust.trusted),
-        "id_settings": pl.lit(list(line.id_settings), _TEXTS),
-        "flags": pl.lit([], _TEXTS),
-    }
 
 
 # --- what there is to say -------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from shiftbed.results.charts import Charted
 from shiftbed.scales import Scale
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.testbed.record import FamilyChoice
 from shiftbed.testbed.select import Choice
 
 if TYPE_CHECKING:
@@ -57,13 +58,19 @@ def adhoc(source: Sequence[str], target: str) -> Shift:
 
 
 def interval_notes(frame: pl.DataFrame) -> list[str]:
-    """How far the measurement intervals of these rows (low, high, paired) can be relied on."""
+    """How far the measurement intervals of these rows (low, high, interval) can be relied on."""
     known = frame["low"].is_not_null()
     notes = []
-    if (known & ~frame["paired"]).any():
+    kinds = set(frame["interval"].drop_nulls())
+    if "modelled" in kinds:
         notes.append(
-            "Intervals are conservative: only accuracies are known, so the images that models "
-            "share count as independent."
+            "Intervals are modelled where only accuracies are known: how far models err on the "
+            "same images is taken from models that are alike."
+        )
+    if "independent" in kinds:
+        notes.append(
+            "Intervals are independent for models unlike the fitted ones or on images of their "
+            "own: images that models share are not counted."
         )
     if not known.all():
         notes.append("No interval where the number of test images is unknown.")
@@ -158,6 +165,7 @@ def fit(
     full_id: bool = False,
     knee: float | str | None = "published",
     weighted: bool = False,
+    families: FamilyChoice = "known",
     on_boundary: OnBoundary = "raise",
     by: str | None = None,
     choose_ids: bool = False,
@@ -187,6 +195,7 @@ def fit(
         "threshold": threshold,
         "knee": knee,
         "weighted": weighted,
+        "families": families,
         "on_boundary": on_boundary,
         "bootstrap": bootstrap,
         "seed": seed,
@@ -198,6 +207,10 @@ def fit(
         f"{first.scale.name}(OOD) = weight · {first.scale.name}(ID) + intercept, "
         f"through {' + '.join(first.id_settings)} → {first.ood_setting}."
     ]
+    if first.families is not None:
+        related = "; intervals are by family" if first.lines[0].families is not None else ""
+        notes.append(f"{first.n} models of {first.families} families{related}.")
+    notes += [f"{flag[:1].upper()}{flag[1:]}." for line in lines.values() for flag in line.flags]
     if left_out:
         notes.append(f"Not fitted (missing, on the knee, or 0/1): {', '.join(left_out)}.")
     return Fitted(
@@ -232,8 +245,8 @@ def _by_group(bed: Testbed, shift: Shift, by: str, options: dict[str, Any]) -> d
 
 
 def _half(piece: Line, level: float) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Half widths t·√diag(σ²G) of the intervals of the coefficients, the intercept first."""
-    quantile = float(stdtrit(piece.dof, 0.5 + level / 2))
+    """Half widths t·√diag(V) of the intervals of the coefficients, the intercept first."""
+    quantile = float(stdtrit(piece.covariance_dof, 0.5 + level / 2))
     return np.asarray(quantile * np.sqrt(np.diag(piece.covariance)))
 
 
@@ -269,6 +282,8 @@ def _fit_dict(line: Baseline, level: float) -> dict[str, Any]:
             "n": piece.n,
             "sigma": piece.sigma,
             "covariance": piece.covariance.tolist(),
+            "covariance_dof": piece.covariance_dof,
+            "covariance_independent": piece.independent_covariance.tolist(),
         }
         if len(piece.draws):
             tails = [(1 - level) / 2, (1 + level) / 2]
@@ -285,6 +300,8 @@ def _fit_dict(line: Baseline, level: float) -> dict[str, Any]:
         "intercept": line.intercept,
         "r2": line.r2,
         "mae": line.mae,
+        "families": line.families,
+        "flags": list(line.flags),
         "pieces": pieces,
         "support": line.support.tolist(),
         "models": list(line.models),

@@ -3,35 +3,28 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary, fit_baseline
-from shiftbed.analysis.intervals import (
-    benjamini_hochberg,
-    check_fractions,
-    clopper_pearson,
-    off_boundary,
-)
-from shiftbed.analysis.noise import image_covariance, joint_noise
-from shiftbed.analysis.robustness import (
-    Difference,
-    Robustness,
-    difference,
-    effective_robustness,
-    find_fitted,
-)
+from shiftbed.analysis.difference import Difference
+from shiftbed.analysis.intervals import check_fractions, clopper_pearson
+from shiftbed.analysis.robustness import Robustness
+from shiftbed.analysis.trust import Trust, trust_baseline
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.scales import LOGIT, Scale
+from shiftbed.testbed.judging import difference_of, judge, robustness_table
 from shiftbed.testbed.naming import axis_title, find_setting, title_of
 from shiftbed.testbed.select import Choice, choose
 
 Floats = NDArray[np.float64]
 PUBLISHED_KNEE = "published"
+FamilyChoice = Literal["known", "none"]
+"""Whether models of a family count as related (where families are known), or as independent."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -176,6 +169,7 @@ class Testbed:
         full_source: bool = False,
         knee: float | str | None = PUBLISHED_KNEE,
         weighted: bool = False,
+        families: FamilyChoice = "known",
         on_boundary: OnBoundary = "raise",
         bootstrap: int = 1000,
         seed: int = 0,
@@ -185,7 +179,8 @@ class Testbed:
         ``threshold`` keeps models whose (first) ID accuracy is at least that; ``full_source``
         uses the whole ID set as x; ``knee`` breaks the line in two there (default: where the
         published one breaks; ``"none"`` or None: nowhere); ``weighted`` weighs models by
-        1/(Σ 1/n) over the test sets.
+        1/(Σ 1/n) over the test sets. ``families="none"`` counts models of a family as
+        independent.
         """
         shift = self.shift(shift)
         shift = shift.on_full_source() if full_source else shift
@@ -208,7 +203,9 @@ class Testbed:
             if (there & (sizes <= 0)).any():
                 raise InputError(f"weighting needs test-set sizes; {shift.name!r} lacks some")
             weights = 1.0 / (1.0 / np.where(there, sizes, 1)).sum(axis=1)
-        names = self.model_names
+        if families not in get_args(FamilyChoice):
+            raise InputError(f"families must be known or none, got {families!r}")
+        names, related = self.model_names, self.families if families == "known" else None
         return fit_baseline(
             self.value[np.ix_(chosen, columns[:-1])],
             self.value[chosen, columns[-1]],
@@ -220,6 +217,7 @@ class Testbed:
             knee=shift.knee if knee == PUBLISHED_KNEE else _knee(knee),
             sizes=sizes,
             weights=weights,
+            families=None if related is None else [related[i] for i in chosen],
             on_boundary=on_boundary,
             bootstrap=bootstrap,
             seed=seed,
@@ -234,13 +232,17 @@ class Testbed:
         bootstrap: int = 0,
         full_source: bool = False,
         models: Choice = None,
+        own_images: Sequence[str] = (),
         **options: Any,
     ) -> pl.DataFrame:
         """ρ of every model on one, several or (default) all shifts, as a table.
 
         Further options go to ``fit``; of all shifts, ``full_source`` concerns those with a class
         twin. ``q_value`` controls the false discovery rate over all rows of the table;
-        ``out_of_line`` is q ≤ fdr.
+        ``out_of_line`` is q ≤ fdr. ``interval`` says what low and high come from, ``families`` how
+        many families the fitted models are, ``flags`` what weakens the statistics of a row, and
+        ``trusted`` whether the line should be used at all (``trust``). ``own_images`` names
+        models measured on other images than the fitted ones.
         """
         if shifts is None:
             wanted = [
@@ -253,111 +255,72 @@ class Testbed:
         if not wanted:
             raise InputError(f"testbed {self.name} has no shifts; name an ID and an OOD setting")
         fitted = [self.fit(s, models=models, bootstrap=bootstrap, **options) for s in wanted]
-        return self.robustness(fitted, level=level, fdr=fdr)
+        return self.robustness(fitted, level=level, fdr=fdr, own_images=own_images)
 
     def robustness(
-        self, baselines: Sequence[Baseline], *, level: float = 0.95, fdr: float = 0.05
+        self,
+        baselines: Sequence[Baseline],
+        *,
+        level: float = 0.95,
+        fdr: float = 0.05,
+        own_images: Sequence[str] = (),
     ) -> pl.DataFrame:
         """The table of ``effective_robustness`` against baselines that are fitted already."""
-        parts = [self._columns(one, self.judge(one, level=level)) for one in baselines]
-        return _robustness_table(self.models, [one.shift for one in baselines], parts, fdr)
+        return robustness_table(self, baselines, level=level, fdr=fdr, own_images=own_images)
 
-    def judge(self, baseline: Baseline, *, level: float = 0.95) -> Robustness:
-        """ρ of every model of this testbed against a baseline, in the order of the models."""
-        x, y, n_id, n_ood = self._arrays(baseline)
-        position, known = self._positions(baseline), self._known(baseline)
+    def judge(
+        self, baseline: Baseline, *, level: float = 0.95, own_images: Sequence[str] = ()
+    ) -> Robustness:
+        """ρ of every model of this testbed against a baseline, in the order of the models.
 
-        def placed(rows: Any, covariance: Floats | None = None) -> Robustness:
-            sizes: dict[str, Any] = {"n_id": n_id[rows], "n_ood": n_ood[rows], "level": level}
-            sizes |= {"position": position[rows], "covariance": covariance}
-            return effective_robustness(baseline, x[rows], y[rows], **sizes)
+        ``own_images`` are models measured on other images than the fitted ones; so is a model
+        with another number of images.
+        """
+        return judge(self, baseline, level=level, own_images=own_images)
 
-        whole = placed(slice(None))
-        if not (known[position >= 0].all() and known.any()):
-            return whole
-        rows = np.flatnonzero(known)
-        paired = placed(rows, self._covariance(baseline, rows)).columns()
-        merged = {name: values.copy() for name, values in whole.columns().items()}
-        for name, values in merged.items():
-            values[rows] = paired[name]
-        return Robustness(**merged)
-
-    def difference(self, baseline: Baseline, a: str, b: str, *, level: float = 0.95) -> Difference:
+    def difference(
+        self,
+        baseline: Baseline,
+        a: str,
+        b: str,
+        *,
+        level: float = 0.95,
+        own_images: Sequence[str] = (),
+    ) -> Difference:
         """ρ(a) − ρ(b) against a baseline."""
-        pair = np.array([self.model_index(a), self.model_index(b)])
-        x, y, n_id, n_ood = self._arrays(baseline)
-        for model, missing in zip((a, b), ~np.isfinite(x[pair, 0] + y[pair]), strict=True):
-            if missing:
-                raise InputError(f"{model!r} was not evaluated on {baseline.shift!r}")
-        known, noise, covariance = self._known(baseline), None, None
-        position = self._positions(baseline)
-        if known[pair].all() and known[position >= 0].all() and len(baseline.lines) == 1:
-            rows = np.flatnonzero(known)
-            covariance = self._covariance(baseline, rows)
-            line = baseline.lines[0]
-            noise = joint_noise(
-                line,
-                baseline.scale,
-                off_boundary(x[rows], n_id[rows]),
-                off_boundary(y[rows], n_ood[rows]),
-                np.searchsorted(rows, pair),
-                find_fitted(line, position[rows]),
-                covariance,
-            )
-        sizes = {"n_id": n_id[pair].astype(float), "n_ood": n_ood[pair].astype(float)}
-        joint: dict[str, Any] = {"noise": noise, "covariance": covariance, "level": level}
-        return difference(baseline, x[pair], y[pair], **sizes, **joint)
+        return difference_of(self, baseline, a, b, level=level, own_images=own_images)
 
-    def _arrays(
-        self, baseline: Baseline
-    ) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
-        """ID accuracies (M, k), OOD accuracies (M,) and the sizes of both."""
-        *ids, ood = (self.setting_index(s) for s in (*baseline.id_settings, baseline.ood_setting))
-        return self.value[:, ids], self.value[:, ood], self.n[:, ids], self.n[:, ood]
+    def trust(self, baseline: Baseline) -> Trust:
+        """Whether a line through models of this testbed should be trusted, and why not."""
+        return trust_baseline(baseline, edge=self._on_edge(baseline))
 
-    def _positions(self, baseline: Baseline) -> NDArray[np.int64]:
-        """For each model its row among those given to the fit, −1 if it was not fitted."""
-        position = np.full(len(self.models), -1, dtype=np.int64)
-        given = np.concatenate([line.fitted for line in baseline.lines])
-        for name, row in zip(baseline.models, given.tolist(), strict=True):
-            if name in self._rows:
-                position[self._rows[name]] = row
-        return position
-
-    def _known(self, baseline: Baseline) -> NDArray[np.bool_]:
-        """Models with per-image results in every setting of the baseline."""
-        known = np.ones(len(self.models), dtype=bool)
-        for setting in (*baseline.id_settings, baseline.ood_setting):
-            if setting not in self.results:
-                return np.zeros(len(self.models), dtype=bool)
-            known &= self.results[setting].known
-        return known
-
-    def _covariance(self, baseline: Baseline, rows: NDArray[np.int64]) -> Floats:
-        """Joint covariance of those models' accuracies in the baseline's settings."""
-        results = [self.results[s] for s in (*baseline.id_settings, baseline.ood_setting)]
-        return image_covariance([r.right[rows] for r in results], [r.images for r in results])
-
-    def _columns(self, baseline: Baseline, placed: Robustness) -> dict[str, NDArray[Any]]:
-        source, target = baseline.id_settings[0], baseline.ood_setting
-        y = self.accuracy(target)
-        parents = self._parent_rows
-        relative = np.where(parents >= 0, y - y[np.maximum(parents, 0)], np.nan)
-        return {
-            "fitted": self._positions(baseline) >= 0,
-            "source": self.accuracy(source),
-            "target": y,
-            "n_id": self.size(source),
-            "n_ood": self.size(target),
-            **placed.columns(),
-            "relative": relative,
-        }
+    def _on_edge(self, baseline: Baseline) -> int:
+        """Models left out of a fit that have accuracies, one of them exactly 0 or 1."""
+        settings = (*baseline.id_settings, baseline.ood_setting)
+        columns = [self.setting_index(setting) for setting in settings]
+        rows = [self._rows[name] for name in baseline.left_out if name in self._rows]
+        values = self.value[np.ix_(rows, columns)]
+        edge = np.asarray((values <= 0) | (values >= 1)).any(axis=1)
+        return int((edge & np.isfinite(values).all(axis=1)).sum())
 
     @cached_property
-    def _parent_rows(self) -> NDArray[np.int64]:
+    def parent_rows(self) -> NDArray[np.int64]:
+        """For each model the row of its parent, −1 if it has none here."""
         parents = self.models["parent"].to_list()
         rows = [-1 if p is None else self._rows.get(p, -1) for p in parents]
         return np.array(rows, dtype=np.int64)
+
+    @cached_property
+    def kinds(self) -> NDArray[np.object_]:
+        """The kind of each model, empty where it has none."""
+        return np.array([kind or "" for kind in self.models["kind"].to_list()], dtype=object)
+
+    @cached_property
+    def families(self) -> list[str | None] | None:
+        """The family of each model (column ``family``), None where they are not known."""
+        if "family" not in self.models.columns:
+            return None
+        return self.models["family"].cast(pl.String).to_list()
 
     # --- adding a model ----------------------------------------------------------------------
 
@@ -412,29 +375,6 @@ class Testbed:
             n=self.n[rows],
             results=results,
         )
-
-
-def _robustness_table(
-    models: pl.DataFrame, shifts: list[str], parts: list[dict[str, NDArray[Any]]], fdr: float
-) -> pl.DataFrame:
-    """One frame from the shifts' columns (each over all models), with false discoveries controlled.
-
-    Rows without an accuracy on either side are left out.
-    """
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    there = np.isfinite(joined["effective"])
-    row = np.tile(np.arange(len(models)), len(parts))[there]
-    which = np.repeat(np.arange(len(parts)), len(models))[there]
-    q = benjamini_hochberg(joined["p_value"])
-    joined["q_value"], joined["out_of_line"] = q, q <= fdr
-    about = {
-        "model": models["model"].gather(row),
-        "kind": models["kind"].gather(row),
-        "shift": pl.Series(shifts, dtype=pl.String).gather(which),
-        "parent": models["parent"].gather(row),
-    }
-    numbers = {name: values[there] for name, values in joined.items()}
-    return pl.DataFrame({**about, **numbers}, nan_to_null=True)
 
 
 def _knee(knee: float | str | None) -> float | None:

@@ -74,7 +74,7 @@ def test_without_draws_the_band_is_analytic(small: Testbed) -> None:
 
 
 def test_labelled_are_the_smallest_p_among_those_out_of_line() -> None:
-    chart = scatter(published(TAORI), "objectnet", label=4)
+    chart = scatter(published(TAORI), "imagenet-vid", label=4)
     p = np.sort(chart.p_value)
     assert chart.labelled.sum() == 4
     assert sorted(chart.p_value[chart.labelled]) == pytest.approx(p[:4])

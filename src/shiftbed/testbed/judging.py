@@ -1,0 +1,234 @@
+"""Effective robustness of a testbed's models: from names and results per image to arrays and back.
+
+Which image noise a model gets: *paired* where it and all fitted models have answers per image;
+*modelled* where it answered the same images as the fitted models, is like them, and all sizes are
+known; *independent* for the rest.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.analysis.baseline import Baseline
+from shiftbed.analysis.difference import Difference, difference
+from shiftbed.analysis.intervals import benjamini_hochberg
+from shiftbed.analysis.modelled import Modelled
+from shiftbed.analysis.noise import ImageNoise, Paired, image_covariance
+from shiftbed.analysis.robustness import Robustness, effective_robustness
+from shiftbed.analysis.scatter import line_tails
+from shiftbed.errors import InputError
+
+if TYPE_CHECKING:
+    from shiftbed.testbed.record import Testbed
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+LIKE = ("own", "intervention")
+"""Kinds whose errors are like those of the fitted models, besides the fitted models' own kinds."""
+FEW = 30
+"""With fewer errors or right answers than this an interval is flagged."""
+
+
+def arrays(
+    testbed: "Testbed", baseline: Baseline
+) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
+    """ID accuracies (M, k), OOD accuracies (M,) and the sizes of both."""
+    *ids, ood = (testbed.setting_index(s) for s in (*baseline.id_settings, baseline.ood_setting))
+    return testbed.value[:, ids], testbed.value[:, ood], testbed.n[:, ids], testbed.n[:, ood]
+
+
+def positions(testbed: "Testbed", baseline: Baseline) -> NDArray[np.int64]:
+    """For each model its row among those given to the fit, −1 if it was not fitted."""
+    given = np.concatenate([line.fitted for line in baseline.lines])
+    row_of = dict(zip(baseline.models, given.tolist(), strict=True))
+    return np.array([row_of.get(name, -1) for name in testbed.model_names], dtype=np.int64)
+
+
+def known_answers(testbed: "Testbed", baseline: Baseline) -> Bools:
+    """Models with per-image results in every setting of the baseline."""
+    known = np.ones(len(testbed.models), dtype=bool)
+    for setting in (*baseline.id_settings, baseline.ood_setting):
+        if setting not in testbed.results:
+            return np.zeros(len(testbed.models), dtype=bool)
+        known &= testbed.results[setting].known
+    return known
+
+
+def paired_noise(testbed: "Testbed", baseline: Baseline, rows: NDArray[np.int64]) -> Paired:
+    """Joint covariance of those models' accuracies in the baseline's settings."""
+    results = [testbed.results[s] for s in (*baseline.id_settings, baseline.ood_setting)]
+    right, images = [r.right[rows] for r in results], [r.images for r in results]
+    return Paired(covariance=image_covariance(right, images), models=len(rows))
+
+
+def like_fitted(testbed: "Testbed", position: NDArray[np.int64]) -> Bools:
+    """Models whose errors may be taken to fall on the images that fitted models err on."""
+    kinds = testbed.kinds
+    return np.isin(kinds, [*LIKE, *set(kinds[position >= 0])]) | (position >= 0)
+
+
+def on_own_images(
+    testbed: "Testbed", baseline: Baseline, position: NDArray[np.int64], named: Sequence[str]
+) -> Bools:
+    """Models named so, and those with another number of images than the fitted models have."""
+    _, _, n_id, n_ood = arrays(testbed, baseline)
+    n = np.column_stack([n_id, n_ood])
+    usual = baseline.sizes
+    own = ((n > 0) & (usual > 0) & (n != usual)).any(axis=1)
+    own[[testbed.model_index(name) for name in named]] = True
+    return np.asarray(own & (position < 0))
+
+
+def modelled_noise(
+    testbed: "Testbed", baseline: Baseline, position: NDArray[np.int64]
+) -> Modelled | None:
+    """Covariances from accuracies alone; None if a fitted model's sizes are not known."""
+    x, y, n_id, n_ood = arrays(testbed, baseline)
+    fitted = position >= 0
+    if not fitted.any() or min(n_id[fitted].min(), n_ood[fitted].min()) <= 0:
+        return None
+    return Modelled.of(x, y, n_id.astype(np.float64), n_ood.astype(np.float64))
+
+
+def judge(
+    testbed: "Testbed", baseline: Baseline, *, level: float, own_images: Sequence[str] = ()
+) -> Robustness:
+    """ρ of every model of the testbed against a baseline."""
+    x, y, n_id, n_ood = arrays(testbed, baseline)
+    position, known = positions(testbed, baseline), known_answers(testbed, baseline)
+    apart = on_own_images(testbed, baseline, position, own_images)
+    like = like_fitted(testbed, position)
+
+    def placed(rows: Any, images: ImageNoise | None, alike: Bools) -> Robustness:
+        sizes: dict[str, Any] = {"n_id": n_id[rows], "n_ood": n_ood[rows], "level": level}
+        sizes |= {"position": position[rows], "covariance": images}
+        sizes |= {"like": alike[rows], "own_images": apart[rows]}
+        return effective_robustness(baseline, x[rows], y[rows], **sizes)
+
+    whole = placed(slice(None), modelled_noise(testbed, baseline, position), like)
+    if not (known[position >= 0].all() and (known & ~apart).any()):
+        return whole
+    rows = np.flatnonzero(known & ~apart)
+    paired = placed(rows, paired_noise(testbed, baseline, rows), np.ones(len(like), bool)).columns()
+    merged = {name: values.copy() for name, values in whole.columns().items()}
+    for name, values in merged.items():
+        values[rows] = paired[name]
+    return Robustness(**merged)
+
+
+def difference_of(
+    testbed: "Testbed",
+    baseline: Baseline,
+    a: str,
+    b: str,
+    *,
+    level: float,
+    own_images: Sequence[str] = (),
+) -> Difference:
+    """ρ(a) − ρ(b) against a baseline."""
+    pair = np.array([testbed.model_index(a), testbed.model_index(b)])
+    x, y, n_id, n_ood = arrays(testbed, baseline)
+    for model, missing in zip((a, b), ~np.isfinite(x[pair, 0] + y[pair]), strict=True):
+        if missing:
+            raise InputError(f"{model!r} was not evaluated on {baseline.shift!r}")
+    position, known = positions(testbed, baseline), known_answers(testbed, baseline)
+    apart = on_own_images(testbed, baseline, position, own_images)
+    like = like_fitted(testbed, position) & ~apart
+    rows = np.arange(len(y))
+    images: ImageNoise | None = modelled_noise(testbed, baseline, position)
+    if known[pair].all() and known[position >= 0].all() and not apart[pair].any():
+        rows = np.flatnonzero(known & ~apart)
+        images, like = paired_noise(testbed, baseline, rows), np.ones(len(y), bool)
+    at = np.searchsorted(rows, pair)
+    return difference(
+        baseline,
+        x[rows],
+        y[rows],
+        (int(at[0]), int(at[1])),
+        n_id=n_id[rows].astype(np.float64),
+        n_ood=n_ood[rows].astype(np.float64),
+        position=position[rows],
+        images=images,
+        like=like[rows],
+        level=level,
+    )
+
+
+def robustness_table(
+    testbed: "Testbed",
+    baselines: Sequence[Baseline],
+    *,
+    level: float,
+    fdr: float,
+    own_images: Sequence[str] = (),
+) -> pl.DataFrame:
+    """One frame from the baselines' columns, with false discoveries controlled over all rows.
+
+    Rows without an accuracy on either side are left out.
+    """
+    models, parts = testbed.models, []
+    for one in baselines:
+        placed = judge(testbed, one, level=level, own_images=own_images)
+        parts.append(_columns(testbed, one, placed))
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    there = np.isfinite(joined["effective"])
+    row = np.tile(np.arange(len(models)), len(parts))[there]
+    which = np.repeat(np.arange(len(parts)), len(models))[there]
+    q = benjamini_hochberg(joined["p_value"])
+    joined["q_value"], joined["out_of_line"] = q, q <= fdr
+    about = {
+        "model": models["model"].gather(row),
+        "kind": models["kind"].gather(row),
+        "shift": pl.Series([one.shift for one in baselines], dtype=pl.String).gather(which),
+        "parent": models["parent"].gather(row),
+    }
+    few = joined.pop("few")[there]
+    numbers = {name: values[there] for name, values in joined.items()}
+    numbers["interval"] = pl.Series("interval", numbers["interval"], dtype=pl.String)
+    trust = [testbed.trust(one).trusted for one in baselines]
+    of_line = {
+        "families": pl.Series([one.families for one in baselines], dtype=pl.Int64),
+        "r2": pl.Series([one.r2 for one in baselines], dtype=pl.Float64),
+        "trusted": pl.Series(trust, dtype=pl.Boolean),
+        "id_settings": pl.Series(
+            [list(one.id_settings) for one in baselines], dtype=pl.List(pl.String)
+        ),
+    }
+    flags = [_flags(one, is_few) for one in baselines for is_few in (False, True)]
+    texts = pl.Series("flags", flags, dtype=pl.List(pl.String)).gather(2 * which + few)
+    lines = {name: values.gather(which) for name, values in of_line.items()}
+    return pl.DataFrame({**about, **numbers, **lines, "flags": texts}, nan_to_null=True)
+
+
+def _columns(testbed: "Testbed", baseline: Baseline, placed: Robustness) -> dict[str, NDArray[Any]]:
+    source, target = baseline.id_settings[0], baseline.ood_setting
+    y, parents = testbed.accuracy(target), testbed.parent_rows
+    relative = np.where(parents >= 0, y - y[np.maximum(parents, 0)], np.nan)
+    x, _, n_id, n_ood = arrays(testbed, baseline)
+    values, n = np.column_stack([x, y]), np.column_stack([n_id, n_ood])
+    with np.errstate(invalid="ignore"):
+        few = ((n > 0) & (np.minimum(values, 1 - values) * n < FEW - 1e-9)).any(axis=1)
+    return {
+        "fitted": np.isin(testbed.model_names, baseline.models),
+        "source": testbed.accuracy(source),
+        "target": y,
+        "n_id": testbed.size(source),
+        "n_ood": testbed.size(target),
+        **placed.columns(),
+        "relative": relative,
+        "few": few,
+    }
+
+
+def _flags(baseline: Baseline, few: bool) -> list[str]:
+    """What weakens the statistics of a row: short plain sentences."""
+    said = list(baseline.flags)
+    heavy = [tails.nu for tails in map(line_tails, baseline.lines) if np.isfinite(tails.nu)]
+    if heavy:
+        said.append(
+            f"baseline models scatter with heavy tails: p-values are from t with ν = {min(heavy):g}"
+        )
+    return said + [f"fewer than {FEW} errors or right answers"] * few
