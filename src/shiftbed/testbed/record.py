@@ -17,6 +17,7 @@ from shiftbed.analysis.trust import Trust, trust_baseline
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.scales import LOGIT, Scale
+from shiftbed.testbed.families import families as families_of
 from shiftbed.testbed.judging import difference_of, judge, robustness_table
 from shiftbed.testbed.naming import axis_title, find_setting, title_of
 from shiftbed.testbed.select import Choice, choose
@@ -317,10 +318,9 @@ class Testbed:
 
     @cached_property
     def families(self) -> list[str | None] | None:
-        """The family of each model (column ``family``), None where they are not known."""
-        if "family" not in self.models.columns:
-            return None
-        return self.models["family"].cast(pl.String).to_list()
+        """The family of each model, None where it is not known, or of none is known."""
+        found = families_of(self.models).to_list()
+        return found if any(name is not None for name in found) else None
 
     # --- adding a model ----------------------------------------------------------------------
 
