@@ -16,7 +16,7 @@ def test_numbers_are_those_of_the_testbed(imagenet):
     assert "| val | 77.54 | 77.17 – 77.90 | 50000 |" in text
     assert "on the line" in text
     assert "Taori" in text
-    assert "conservative" in text
+    assert "modelled" in text
 
 
 def test_a_model_out_of_line_opens_with_it(imagenet):
