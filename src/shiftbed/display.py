@@ -177,7 +177,15 @@ def interval(low: float | None, high: float | None) -> str:
     >>> interval(-0.01, 0.02)
     '-1.00 … +2.00'
     """
-    return "" if _missing(low) or _missing(high) else f"{points(low)} … {points(high)}"
+    return between(low, high, points)
+
+
+def between(low: float | None, high: float | None, form: Callable[[Any], str] = percent) -> str:
+    """
+    >>> between(0.701, 0.712), between(None, None)
+    ('70.10 … 71.20', '')
+    """
+    return "" if _missing(low) or _missing(high) else f"{form(low)} … {form(high)}"
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from shiftbed.testbed import Testbed
 
 Log = Callable[[Mapping[str, float], int], None]
-_ROBUSTNESS = ("effective", "low", "high", "extrapolated", "out_of_line")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -110,6 +109,8 @@ class Monitor:
         self.as_settings = dict(as_settings or {})
         self.rows: list[dict[str, Any]] = []
         self.notes: dict[str, None] = {}
+        self.judged: tuple[str, ...] = ()
+        """What was said of ρ, at the last step."""
         if self.shift is not None and not self.as_settings and len(self.test_sets) < 2:
             raise InputError(
                 f"shift {self.shift.name!r} needs an ID and an OOD test set, got one test set"
@@ -150,35 +151,24 @@ class Monitor:
             called = self.as_settings or dict(
                 zip(clean, (*self.shift.source, self.shift.target), strict=False)
             )
-            given = {
-                called[s]: (round(r["value"] * r["n"]), r["n"])
-                for s, r in scored.items()
-                if s in called
-            }
-            target = self.shift.target
-            ids = {s: given[s] for s in self.shift.source if s in given}
-            if len(ids) < len(self.shift.source) or target not in given:
-                missing = {*self.shift.source, target} - given.keys()
+            there = {called[s]: s for s in scored if s in called}
+            wanted = (*self.shift.source, self.shift.target)
+            missing = {name for name in wanted if name not in there}
+            if missing:
                 raise InputError(
                     f"no test set stands for {', '.join(sorted(missing))} of shift "
                     f"{self.shift.name!r}; as_settings says which does"
                 )
-            placed = place(self.bed, ids, {target: given[target]}, name=found.models[0])
-            self.notes |= dict.fromkeys(placed.notes)
-            rho[next(s for s, name in called.items() if name == target)] = placed.frame.row(
-                0, named=True
-            )
+            rows = {name: scored[there[name]] for name in wanted}
+            right = {s: (round(row["value"] * row["n"]), row["n"]) for s, row in rows.items()}
+            target = {self.shift.target: right.pop(self.shift.target)}
+            placed = place(self.bed, right, target, name=found.models[0])
+            self.judged = placed.notes
+            rho[there[self.shift.target]] = placed.frame.row(0, named=True)
+        names = {"effective": "effective", "rho_low": "low", "rho_high": "high"}
         return [
-            {
-                "setting": setting,
-                "value": row["value"],
-                "low": row["low"],
-                "high": row["high"],
-                "n": row["n"],
-                "effective": rho[setting]["effective"] if setting in rho else None,
-                "rho_low": rho[setting]["low"] if setting in rho else None,
-                "rho_high": rho[setting]["high"] if setting in rho else None,
-            }
+            {key: row[key] for key in ("setting", "value", "low", "high", "n")}
+            | {key: rho.get(setting, {}).get(name) for key, name in names.items()}
             for setting, row in scored.items()
         ]
 
@@ -188,7 +178,7 @@ class Monitor:
         floats = ("value", "low", "high", "effective", "rho_low", "rho_high")
         schema: dict[str, Any] = {"step": pl.Int64, "setting": pl.String, "n": pl.Int64}
         frame = pl.DataFrame(self.rows, schema=schema | dict.fromkeys(floats, pl.Float64))
-        return Monitored(frame=frame, run=self.name, notes=tuple(self.notes))
+        return Monitored(frame=frame, run=self.name, notes=(*self.notes, *self.judged))
 
     def lightning(self) -> Any:
         """A Lightning callback: called after every validation epoch, logs by ``log_dict``."""

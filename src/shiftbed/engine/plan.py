@@ -144,10 +144,6 @@ class SettingPlan:
         return self.setting.id
 
     @property
-    def test_set_name(self) -> str:
-        return self.images.name
-
-    @property
     def key(self) -> tuple[Any, ...]:
         """Equal for plans of the same images under the same labels: perturbations do not matter."""
         one = self.setting
@@ -227,11 +223,6 @@ def ranges(n: int, size: int = PART) -> list[Range]:
     [(0, 2), (2, 4), (4, 5)]
     """
     return [(start, min(start + size, n)) for start in range(0, n, size)]
-
-
-def missing(store: PredictionStore, model: str, setting: str, n: int) -> tuple[Range, ...]:
-    """The parts of a cell that are not in the store."""
-    return tuple(store.missing(model, setting, ranges(n)))
 
 
 def tasks(

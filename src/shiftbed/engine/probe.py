@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from shiftbed.analysis.intervals import check_level
-from shiftbed.display import Cell, Result, Row, Table, number, records
+from shiftbed.display import Cell, Result, Row, Table, between, number, records
 from shiftbed.engine.evaluate import set_name
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data import TestSet, open_test_set
@@ -111,7 +111,9 @@ class Probed(Result):
                 **({"model": "model"} if len(self.each) > 1 else {}),
                 "probe": "metric",
                 "value": ("value", number),
-                f"{100 * self.level:g} % interval": _interval,
+                f"{100 * self.level:g} % interval": lambda row: between(
+                    row["low"], row["high"], number
+                ),
                 "n": "n",
                 "note": _note,
             }
@@ -152,7 +154,7 @@ class Probed(Result):
 
 
 def _interval(row: Row) -> str:
-    return "" if row["low"] is None else f"{number(row['low'])} … {number(row['high'])}"
+    return between(row["low"], row["high"], number)
 
 
 def _note(row: Row) -> str:

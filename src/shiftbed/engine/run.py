@@ -15,8 +15,8 @@ from shiftbed.engine.plan import (
     Task,
     TestSetSpec,
     check_options,
-    missing,
     opened_store,
+    ranges,
     tasks,
 )
 from shiftbed.engine.runners import in_process, in_processes, on_ray
@@ -64,7 +64,7 @@ def plan(spec: RunSpec, store: PredictionStore) -> tuple[list[CellPlan], dict[st
                 model=model,
                 setting=setting,
                 n=n,
-                missing=missing(store, model.name, setting.id, n),
+                missing=tuple(store.missing(model.name, setting.id, ranges(n))),
             )
             for model in spec.models
         ]

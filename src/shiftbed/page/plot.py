@@ -49,6 +49,8 @@ def plot(
     out of line are named, ``level`` is that of error bars; ``scale`` to ``by`` choose the fit as
     for ``fit``. An option that a chart cannot honour is refused.
     """
+    given = locals()
+    options = {name: given[name] for name in charts.DEFAULTS}
     if output is not None:
         suffix = check_suffix(output)
         if ax is not None:
@@ -59,24 +61,7 @@ def plot(
         raise InputError("dpi is for a .png output only")
     if style is not None and output is None:
         raise InputError("style is for an output file; axes have matplotlib's own")
-    made = charts.chart(
-        source,
-        chart,
-        shift,
-        id=id,
-        ood=ood,
-        scale=scale,
-        fit_on=fit_on,
-        threshold=threshold,
-        full_id=full_id,
-        knee=knee,
-        on_boundary=on_boundary,
-        by=by,
-        colour=colour,
-        highlight=highlight,
-        label=label,
-        level=level,
-    )
+    made = charts.chart(source, chart, shift, id=id, ood=ood, **options)
     if output is None:
         return figures.draw(made, ax)
     save(made, output, dpi=dpi or 300, style=style or "paper")

@@ -162,7 +162,7 @@ def payload(
 def _patterns(source: Source) -> dict[tuple[tuple[str, ...], str], str]:
     """What each scatter looks like, by (ID settings, OOD setting); nothing without any pair."""
     try:
-        return {((r["id"],), r["ood"]): r["pattern"] for r in source.patterns.to_dicts()}
+        return {((r["id"],), r["ood"]): r["pattern"] for r in source.patterns.frame.to_dicts()}
     except InputError:
         return {}
 

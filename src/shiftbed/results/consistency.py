@@ -26,26 +26,17 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.analysis.consistency import FrameSets, PmK, frame_sets, pm_k
-from shiftbed.display import Result, Row, Table, percent, records
+from shiftbed.display import Result, Table, between, percent, records
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy, read_class_map
-from shiftbed.results.joint_answers import complete_models
 from shiftbed.store import UNDECIDED, PredictionStore, StoredTestSet, twin_answers
 
-_SCHEMA = {
-    "model": pl.String,
-    "setting": pl.String,
+_SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("model", "setting"), pl.String),
     "k": pl.Int64,
-    "value": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "n": pl.Int64,
-    "left_out": pl.Int64,
-    "missing": pl.Int64,
-    "undecided": pl.Int64,
-    "rule": pl.String,
-    "label_policy": pl.String,
-    "note": pl.String,
+    **dict.fromkeys(("value", "low", "high"), pl.Float64),
+    **dict.fromkeys(("n", "left_out", "missing", "undecided"), pl.Int64),
+    **dict.fromkeys(("rule", "label_policy", "note"), pl.String),
 }
 
 
@@ -142,7 +133,7 @@ def consistency(
     not superclasses yet; frames that the stored best classes do not decide count as missing, and
     are counted apart.
     """
-    store = store if isinstance(store, PredictionStore) else PredictionStore.existing(str(store))
+    store = PredictionStore.existing(store)
     files = metadata if isinstance(metadata, FrameFiles) else read_frame_files(metadata)
     name = setting or _only(store, files)
     test_set = store.test_set(name)
@@ -158,7 +149,7 @@ def consistency(
             f"setting {name!r} has none of the frames of the metadata, such as {sets.frames[0]!r}; "
             f"its examples are such as {test_set.examples[0]!r}"
         )
-    models = complete_models(store, name, model)
+    models = store.complete_models(name, model)
     if not models:
         raise InputError(f"no model is complete on {name!r}")
     if class_map is not None and not isinstance(class_map, LabelPolicy):
@@ -237,10 +228,6 @@ class FrameConsistency(Result):
             if own:
                 notes.append(f"{name}: no prediction for {', '.join(own[:5])}{more}")
 
-        def ends(row: Row) -> str:
-            low, high = percent(row["low"]), percent(row["high"])
-            return f"{low} … {high}" if low else ""
-
         yield Table.of(
             f"Consistency on {self.setting}",
             self.frame,
@@ -248,7 +235,7 @@ class FrameConsistency(Result):
                 "model": "model",
                 "": lambda row: f"pm-{row['k']}",
                 "accuracy": ("value", percent),
-                f"{100 * self.level:g} % interval": ends,
+                f"{100 * self.level:g} % interval": lambda row: between(row["low"], row["high"]),
                 "n": ("n", "{:,}".format),
                 "note": "note",
             },
@@ -293,12 +280,8 @@ def _answers(
     """(examples,): predicted classes, negative where there is none."""
     if policy is not None:
         return twin_answers(store, model, test_set.setting, policy).predicted
-    best = store.read(model, test_set.setting, ["class_1"])["class_1"]
+    best = store.read_all(model, test_set, ["class_1"])["class_1"]
     answers: NDArray[np.int64] = best.cast(pl.Int64).fill_null(-2).to_numpy()
-    if len(answers) != len(test_set):
-        raise InputError(
-            f"{model!r} on {test_set.setting!r} has {len(answers)} of {len(test_set)} predictions"
-        )
     return answers
 
 

@@ -1,6 +1,6 @@
 """mCE and relative mCE of the models of a testbed or a store."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +16,13 @@ from shiftbed.analysis.corruption_error import (
     CorruptionError,
     corruption_error,
 )
-from shiftbed.display import Cell, Result, Row, Table, percent, records
+from shiftbed.display import Cell, Result, Table, between, percent, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
 
 WHERE = ("memory", "disk")
+_FLOATS = ("clean_error", "mce", "low", "high", "relative_mce", "relative_low", "relative_high")
 SEVERITIES = 5
 PUBLISHED_REFERENCE = "alexnet-2019"
 """AlexNet's errors as printed by Hendrycks and Dietterich, not those of any testbed."""
@@ -64,9 +65,11 @@ class CorruptionErrors(Result):
             "model": "model",
             "clean error": ("clean_error", percent),
             "mCE": ("mce", percent),
-            f"{100 * self.level:g} % interval": _ends("low", "high"),
+            f"{100 * self.level:g} % interval": lambda row: between(row["low"], row["high"]),
             "relative mCE": ("relative_mce", percent),
-            f"its {100 * self.level:g} % interval": _ends("relative_low", "relative_high"),
+            f"its {100 * self.level:g} % interval": lambda row: between(
+                row["relative_low"], row["relative_high"]
+            ),
             "n": "n",
             "note": "note",
         }
@@ -78,13 +81,6 @@ class CorruptionErrors(Result):
     def to_dict(self) -> dict[str, Any]:
         rows = records(self.frame)
         return {"testbed": self.testbed, "reference": self.reference, "models": rows}
-
-
-def _ends(low: str, high: str) -> Callable[[Row], str]:
-    def shown(row: Row) -> str:
-        return "" if row[low] is None else f"{percent(row[low])} … {percent(row[high])}"
-
-    return shown
 
 
 def mce(
@@ -254,10 +250,10 @@ def _reference(
                 "reference model of the testbed"
             )
         return np.array([ALEXNET[name] for name in names]), ALEXNET_CLEAN
-    missing = table.missing(reference, [name for name in names if name in table.columns])
+    known = [name for name in names if name in table.columns]
+    missing = table.missing(reference, known)
     if missing:
         raise InputError(f"reference {reference!r} was not evaluated on {', '.join(missing)}")
-    known = [name for name in names if name in table.columns]
     means = dict(zip(known, table.errors(reference, known).mean(axis=1).tolist(), strict=True))
     errors = np.array([means.get(name, np.nan) for name in names])
     return errors, 1 - table.accuracy(table.clean, reference)
@@ -267,25 +263,17 @@ def _values(found: CorruptionError, names: Sequence[str], clean: float) -> dict[
     note = "paired over images" if found.paired else "conservative: from errors alone"
     if not found.n:
         note = "no interval: the number of images is not known"
-    numbers: dict[str, float] = {
-        "clean_error": clean,
-        "mce": found.mce,
-        "low": found.low,
-        "high": found.high,
-        "relative_mce": found.relative,
-        "relative_low": found.relative_low,
-        "relative_high": found.relative_high,
-    }
-    values = {key: value if value == value else None for key, value in numbers.items()}
+    numbers = (clean, found.mce, found.low, found.high, found.relative, found.relative_low)
+    named = zip(_FLOATS, (*numbers, found.relative_high), strict=True)
+    values = {key: value if value == value else None for key, value in named}
     each = {f"ce_{name}": float(ce) for name, ce in zip(names, found.ce, strict=True)}
     return {**values, "n": found.n, "corruptions": len(names), "note": note, **each}
 
 
 def _schema(names: Sequence[str]) -> dict[str, Any]:
-    floats = ["clean_error", "mce", "low", "high", "relative_mce", "relative_low", "relative_high"]
     return {
         "model": pl.String,
-        **dict.fromkeys(floats, pl.Float64),
+        **dict.fromkeys(_FLOATS, pl.Float64),
         "n": pl.Int64,
         "corruptions": pl.Int64,
         "note": pl.String,

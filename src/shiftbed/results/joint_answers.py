@@ -151,7 +151,7 @@ def answers_from_store(
     example lacks a label). ``scores`` reads confidences too.
     """
     test_set = store.test_set(_chosen("the store", setting, store.settings()))
-    names = complete_models(store, test_set.setting, models)
+    names = store.complete_models(test_set.setting, models)
     if not names or not len(test_set):
         raise InputError(f"the store has no complete predictions on {test_set.setting!r}")
     labelled = test_set.judge(np.zeros(len(test_set), dtype=np.int64)).counted
@@ -208,22 +208,6 @@ def _chosen(where: str, setting: str | None, there: list[str], alone: str = "") 
     raise unknown(f"setting in {where}", setting, there)
 
 
-def complete_models(
-    store: PredictionStore, setting: str, models: Iterable[str] | None = None
-) -> list[str]:
-    """The models with all predictions on a setting, or those asked for if they are among them."""
-    complete = [
-        record["model"]
-        for record in store.cells()
-        if record.get("status") == "complete" and record["setting"] == setting
-    ]
-    names = complete if models is None else list(models)
-    for name in names:
-        if name not in complete:
-            raise unknown(f"model on {setting} in the store", name, complete)
-    return names
-
-
 def _read(
     store: PredictionStore, names: list[str], test_set: StoredTestSet, scores: bool
 ) -> tuple[NDArray[np.integer[Any]], NDArray[np.bool_], dict[str, NDArray[np.float32]]]:
@@ -238,12 +222,7 @@ def _read(
     classes: NDArray[np.integer[Any]] = np.zeros((len(names), n), dtype=np.uint32)
     columns = ["class_1", "prob_1", "logits"] if scores else ["class_1"]
     for row, name in enumerate(names):
-        frame = store.read(name, test_set.setting, columns)
-        if len(frame) != n:
-            raise InputError(
-                f"{name!r} on {test_set.setting!r} has {len(frame)} of {n} predictions; run it "
-                "again to continue, or see 'shiftbed store verify'"
-            )
+        frame = store.read_all(name, test_set, columns)
         readable &= frame["class_1"].is_not_null().to_numpy()
         classes[row] = frame["class_1"].fill_null(0).to_numpy()
         for key, score in _scores(frame).items():

@@ -6,24 +6,20 @@ ignored. What several charts need, a source computes once.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from shiftbed.analysis.baseline import Baseline
-from shiftbed.analysis.factors import factor_analysis
-from shiftbed.analysis.pairs import PairTable, network_table
+from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.similarity import similarity
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures import Chart, Panels
 from shiftbed.records import Shift
 from shiftbed.results.charts.corruptions import severities
-from shiftbed.results.charts.factors import count_bars, factor_panels, pattern_panels
-from shiftbed.results.charts.predictiveness import matrix_heatmap
 from shiftbed.results.charts.robustness import (
     grid,
     probes,
@@ -35,10 +31,11 @@ from shiftbed.results.charts.robustness import (
 from shiftbed.results.charts.scatter import plane, scatter
 from shiftbed.results.charts.similarity import dominance_against_difference, dominance_map
 from shiftbed.results.correlation import NATURAL
+from shiftbed.results.factors import factors
 from shiftbed.results.lines import find_shift
 from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
-from shiftbed.results.patterns import pattern_counts, pattern_table
-from shiftbed.results.predictiveness import matrix, study
+from shiftbed.results.patterns import PatternStudy, patterns
+from shiftbed.results.predictiveness import predictiveness
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED, Testbed, open_testbed, testbed_from_store
 
@@ -85,12 +82,12 @@ class Source:
         return tuple(pairs_from_testbed(self.testbed))
 
     @cached_property
-    def patterns(self) -> pl.DataFrame:
+    def patterns(self) -> PatternStudy:
         """The pattern of every pair, and whether its line is to be trusted."""
         bed = self.testbed
         settings = {name for pair in self.pairs for name in (pair.source, pair.target)}
         images = {s: bed.usual_size(s) for s in settings if s in bed.settings}
-        return pattern_table(self.pairs, images=images, bootstrap=100)
+        return patterns(self.pairs, images=images, bootstrap=100)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -262,17 +259,6 @@ def _similarity(source: Source, shift: Shift | None) -> Chart:
     return Panels(title=f"Similarity of models on {setting}", panels=panels)
 
 
-def _predictiveness(source: Source, shift: Shift | None) -> Chart:
-    whole = matrix(study(source.pairs))
-    title = "Averaged correlations of metrics"
-    return matrix_heatmap(whole.metrics, whole.r, whole.low, whole.high, title=title)
-
-
-def _factors(source: Source, shift: Shift | None) -> Chart:
-    found = factor_analysis(network_table(source.pairs, None), bootstrap=200)
-    return factor_panels(found, title=f"{found.k} factors of {len(found.columns)} metrics")
-
-
 def _reliability(source: Source, shift: Shift | None) -> Chart:
     if source.store is None:
         raise InputError("reliability needs predictions per image with probabilities: a store")
@@ -301,8 +287,8 @@ CHARTS: dict[str, _Maker] = {
     ),
     "multiples": _Maker(
         title="All shifts",
-        make=lambda source, _: pattern_panels(
-            source.pairs, source.patterns, title=f"{source.name}: OOD over ID accuracy"
+        make=lambda source, _: replace(
+            source.patterns.chart(), title=f"{source.name}: OOD over ID accuracy"
         ),
         in_page=False,
     ),
@@ -315,16 +301,22 @@ CHARTS: dict[str, _Maker] = {
     "similarity": _Maker(title="Similarity", make=_similarity, takes=("shift",)),
     "predictiveness": _Maker(
         title="Predictiveness",
-        make=_predictiveness,
+        make=lambda source, _: replace(
+            predictiveness(source.pairs, show="matrix").chart(),
+            title="Averaged correlations of metrics",
+        ),
         intro="How well each metric predicts each other one over models, averaged over (ID, OOD) "
         "pairs with equal weight per task; bold where the 95 % interval leaves out 0.",
     ),
-    "factors": _Maker(title="Factors", make=_factors),
+    "factors": _Maker(
+        title="Factors",
+        make=lambda source, _: replace(
+            factors(source.pairs, bootstrap=200).chart(), title="Factors of metrics"
+        ),
+    ),
     "patterns": _Maker(
         title="Patterns",
-        make=lambda source, _: count_bars(
-            pattern_counts(source.patterns, 0.95), title="Patterns by task"
-        ),
+        make=lambda source, _: replace(source.patterns.chart("counts"), title="Patterns by task"),
     ),
     "reliability": _Maker(title="Reliability", make=_reliability, takes=("shift",)),
     "probes": _Maker(title="Probes", make=lambda source, _: probes(source.testbed)),

@@ -19,7 +19,7 @@ from shiftbed.analysis.metrics import (
     group_accuracy,
     negative_log_likelihood,
 )
-from shiftbed.display import Result, Table, number, percent, records
+from shiftbed.display import Result, Table, between, number, percent, records
 from shiftbed.errors import unknown
 from shiftbed.store import Answers, PredictionStore, StoredTestSet, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
@@ -35,10 +35,15 @@ _NEEDS = {
     "disparity": ["class_1", "scale_gradient"],
 }
 METRICS = tuple(_NEEDS)
-_COUNTS = ("top1", "top5")
-
-
 FRACTIONS = ("top1", "top5", "worst_class", "worst_group")
+_SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("model", "setting", "metric"), pl.String),
+    **dict.fromkeys(("value", "low", "high"), pl.Float64),
+    **dict.fromkeys(("n", "unreadable"), pl.Int64),
+    **dict.fromkeys(("label_policy", "note"), pl.String),
+}
+AT_ONCE = 1 << 23
+"""Predictions held in memory when many cells are read together."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -76,18 +81,16 @@ class Scored(Result):
 def score_table(title: str, frame: pl.DataFrame, level: float, notes: Iterable[str] = ()) -> Table:
     """Scores for people: accuracies in percent, the interval in one column."""
 
-    def shown(row: Mapping[str, Any], key: str) -> str:
-        return (percent if row["metric"] in FRACTIONS else number)(row[key])
-
-    def ends(row: Mapping[str, Any]) -> str:
-        return "" if row["low"] is None else f"{shown(row, 'low')} … {shown(row, 'high')}"
+    def form(row: Mapping[str, Any]) -> Callable[[Any], str]:
+        return percent if row["metric"] in FRACTIONS else number
 
     def size(row: Mapping[str, Any]) -> str:
         return f"{row['n']:,}" + (f", {row['unreadable']} unreadable" if row["unreadable"] else "")
 
     columns: dict[str, Any] = {name: name for name in ("model", "setting", "metric")}
-    columns |= {"value": lambda row: shown(row, "value"), f"{100 * level:g} % interval": ends}
     columns |= {
+        "value": lambda row: form(row)(row["value"]),
+        f"{100 * level:g} % interval": lambda row: between(row["low"], row["high"], form(row)),
         "n": size,
         "policy": lambda row: "; ".join(t for t in (row["label_policy"], row["note"]) if t),
     }
@@ -106,7 +109,7 @@ def score(
 
     The frame is ``scores``' table.
     """
-    opened = store if isinstance(store, PredictionStore) else PredictionStore.existing(store)
+    opened = PredictionStore.existing(store)
     only = {
         "model": None if models is None else list(models),
         "setting": None if settings is None else list(settings),
@@ -163,10 +166,6 @@ def scores(
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-AT_ONCE = 1 << 23
-"""Predictions held in memory when many cells are read together."""
-
-
 def _accuracies(
     store: PredictionStore, models: list[str], test_set: StoredTestSet, level: float
 ) -> dict[str, dict[str, Any]]:
@@ -199,20 +198,6 @@ def _accuracies(
                 "note": "",
             }
     return found
-
-
-_SCHEMA = {
-    "model": pl.String,
-    "setting": pl.String,
-    "metric": pl.String,
-    "value": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "n": pl.Int64,
-    "unreadable": pl.Int64,
-    "label_policy": pl.String,
-    "note": pl.String,
-}
 
 
 def _cells(

@@ -8,24 +8,15 @@ from typing import Any
 import polars as pl
 
 from shiftbed.analysis.intervals import check_level, clopper_pearson
-from shiftbed.display import Result, Row, Table, counted, percent
+from shiftbed.display import Result, Table, between, counted, percent
 from shiftbed.labels import LabelPolicy
 from shiftbed.store import PredictionStore, Twin, collect_garbage, make_twin, verify
 
-_TWIN = {
-    "model": pl.String,
-    "setting": pl.String,
-    "value": pl.Float64,
-    "at_least": pl.Float64,
-    "at_most": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "n": pl.Int64,
-    "undecided": pl.Int64,
-    "unreadable": pl.Int64,
-    "computed_from": pl.String,
-    "label_policy": pl.String,
-    "note": pl.String,
+_TWIN: dict[str, Any] = {
+    **dict.fromkeys(("model", "setting"), pl.String),
+    **dict.fromkeys(("value", "at_least", "at_most", "low", "high"), pl.Float64),
+    **dict.fromkeys(("n", "undecided", "unreadable"), pl.Int64),
+    **dict.fromkeys(("computed_from", "label_policy", "note"), pl.String),
 }
 
 
@@ -56,7 +47,7 @@ class StoreCheck(Result):
 
 def verify_store(store: str | Path | PredictionStore) -> StoreCheck:
     """Missing, duplicate and damaged rows of a store (``shiftbed store verify``)."""
-    opened = _opened(store)
+    opened = PredictionStore.existing(store)
     names = dict.fromkeys(("kind", "where", "what"), pl.String)
     problems = pl.DataFrame([asdict(one) for one in verify(opened)], schema=names)
     return StoreCheck(frame=problems, store=opened.files.root, cells=len(opened.cells()))
@@ -77,7 +68,7 @@ class StoreCleaned(Result):
 
 def clean_store(store: str | Path | PredictionStore) -> StoreCleaned:
     """Remove leftovers, orphans and damaged parts; a run computes them again (``store gc``)."""
-    opened = _opened(store)
+    opened = PredictionStore.existing(store)
     removed = pl.DataFrame({"file": collect_garbage(opened)}, schema={"file": pl.String})
     return StoreCleaned(frame=removed, store=opened.files.root)
 
@@ -102,9 +93,9 @@ class Twins(Result):
             {
                 "model": "model",
                 "accuracy": lambda r: (
-                    percent(r["value"]) or _between(r, "at_least", "to", "at_most")
+                    percent(r["value"]) or between(r["at_least"], r["at_most"]).replace("…", "to")
                 ),
-                f"{100 * self.level:g} % interval": lambda r: _between(r, "low", "…", "high"),
+                f"{100 * self.level:g} % interval": lambda r: between(r["low"], r["high"]),
                 "n": lambda r: f"{r['n']:,}",
                 "undecided": lambda r: f"{r['undecided']:,}",
                 "from": "computed_from",
@@ -134,7 +125,7 @@ def twins(
     upper end of the second.
     """
     check_level(level)
-    made = make_twin(_opened(store), setting, policy, name=name, models=models)
+    made = make_twin(PredictionStore.existing(store), setting, policy, name=name, models=models)
     rows = pl.DataFrame([_row(one, level) for one in made], schema=_TWIN, orient="row")
     return Twins(frame=rows, setting=setting, policy=policy, level=level)
 
@@ -147,11 +138,3 @@ def _row(twin: Twin, level: float) -> dict[str, Any]:
     low, high = clopper_pearson([least, most], twin.n, level)
     ends = {"at_least": least, "at_most": most, "low": float(low[0]), "high": float(high[1])}
     return row | ends | {"value": None if twin.undecided else least}
-
-
-def _between(row: Row, low: str, word: str, high: str) -> str:
-    return "" if row[low] is None else f"{percent(row[low])} {word} {percent(row[high])}"
-
-
-def _opened(store: str | Path | PredictionStore) -> PredictionStore:
-    return store if isinstance(store, PredictionStore) else PredictionStore.existing(store)

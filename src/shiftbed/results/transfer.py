@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from shiftbed.analysis.intervals import check_level, clopper_pearson
-from shiftbed.display import Row, Table, interval, percent, points, records
+from shiftbed.display import Table, between, interval, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.charts import Charted
 from shiftbed.results.corruption_error import WHERE, corrupted_settings
@@ -93,10 +93,6 @@ class TransferGrid(Charted):
         return records(self.frame)
 
     def tables(self) -> Iterable[Table]:
-        def ends(row: Row) -> str:
-            low, high = percent(row["low"]), percent(row["high"])
-            return f"{low} … {high}" if low else ""
-
         yield Table.of(
             f"Transfer between corruptions, {self.source}",
             self.frame,
@@ -104,7 +100,7 @@ class TransferGrid(Charted):
                 "trained on": "trained_on",
                 "tested on": "tested_on",
                 "accuracy": ("accuracy", percent),
-                f"{100 * self.level:g} % interval": ends,
+                f"{100 * self.level:g} % interval": lambda row: between(row["low"], row["high"]),
                 "gain": ("gain", points),
                 "interval": lambda row: interval(row["gain_low"], row["gain_high"]),
                 "models": "models",
@@ -127,18 +123,11 @@ class TransferGrid(Charted):
 
 
 _SCHEMA: dict[str, Any] = {
-    "trained_on": pl.String,
-    "tested_on": pl.String,
-    "models": pl.Int64,
-    "severities": pl.Int64,
-    "accuracy": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "std": pl.Float64,
+    **dict.fromkeys(("trained_on", "tested_on"), pl.String),
+    **dict.fromkeys(("models", "severities"), pl.Int64),
+    **dict.fromkeys(("accuracy", "low", "high", "std"), pl.Float64),
     "n": pl.Int64,
-    "gain": pl.Float64,
-    "gain_low": pl.Float64,
-    "gain_high": pl.Float64,
+    **dict.fromkeys(("gain", "gain_low", "gain_high"), pl.Float64),
     "note": pl.String,
 }
 

@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.errors import InputError
 from shiftbed.store.store import PredictionStore, StoredTestSet
 
 
@@ -29,13 +28,7 @@ def read_answers(
     store: PredictionStore, model: str, test_set: StoredTestSet, columns: list[str]
 ) -> Answers:
     """Read some columns of a cell; unreadable and unlabelled examples are left out and counted."""
-    setting = test_set.setting
-    frame = store.read(model, setting, sorted({"class_1", *columns}))
-    if len(frame) != len(test_set):
-        raise InputError(
-            f"{model!r} on {setting!r} has {len(frame)} of {len(test_set)} predictions; "
-            "run it again to continue, or see 'shiftbed store verify'"
-        )
+    frame = store.read_all(model, test_set, sorted({"class_1", *columns}))
     best = frame["class_1"]
     readable = np.ones(len(best), dtype=bool)
     if best.null_count():
@@ -45,7 +38,7 @@ def read_answers(
     groups = None if test_set.groups is None else np.asarray(test_set.groups)[keep]
     return Answers(
         model=model,
-        setting=setting,
+        setting=test_set.setting,
         frame=frame.filter(pl.Series(keep)) if not keep.all() else frame,
         right=right[keep],
         labels=test_set.labels[keep],

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from shiftbed.errors import InputError
-from shiftbed.store.names import encode, part_name, part_range
+from shiftbed.store.names import encode, part_name
 from shiftbed.store.parts import read_part, write_part
 from shiftbed.store.store import PredictionStore, Range
 
@@ -95,8 +95,7 @@ def remove_probe_part(
 
 def probe_parts(store: PredictionStore, model: str, setting: str, probe: str) -> list[Range]:
     """Which paths are there, in order."""
-    names = store.files.below(probe_folder(model, setting, probe))
-    return sorted(r for r in map(part_range, names) if r is not None)
+    return store.parts_in(probe_folder(model, setting, probe))
 
 
 def read_probe(

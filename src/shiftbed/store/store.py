@@ -87,8 +87,10 @@ class PredictionStore:
         return isinstance(self.files, MemoryFiles)
 
     @classmethod
-    def existing(cls, path: str | Path, **options: Any) -> "PredictionStore":
-        """A store that must be there already."""
+    def existing(cls, path: "str | Path | PredictionStore", **options: Any) -> "PredictionStore":
+        """A store that must be there already; an open one as it is."""
+        if isinstance(path, PredictionStore):
+            return path
         store = cls(path, **options)
         if not store.files.exists("store.json"):
             raise InputError(f"{path}: no prediction store there")
@@ -244,6 +246,19 @@ class PredictionStore:
     def models(self) -> list[str]:
         return sorted({record["model"] for record in self.cells()})
 
+    def complete_models(self, setting: str, models: Iterable[str] | None = None) -> list[str]:
+        """The models with all predictions in a setting, or some of them, refused if they lack."""
+        complete = [
+            record["model"]
+            for record in self.cells()
+            if record["setting"] == setting and record.get("status") == "complete"
+        ]
+        names = complete if models is None else list(models)
+        for name in names:
+            if name not in complete:
+                raise unknown(f"model on {setting!r} in the store", name, complete)
+        return names
+
     # --- predictions -------------------------------------------------------------------------
 
     def write_part(self, model: str, setting: str, start: int, frame: pl.DataFrame) -> None:
@@ -263,7 +278,10 @@ class PredictionStore:
 
     def parts(self, model: str, setting: str) -> list[Range]:
         """The ranges of examples that are there, in order."""
-        names = self.files.below(cell_folder(model, setting))
+        return self.parts_in(cell_folder(model, setting))
+
+    def parts_in(self, folder: str) -> list[Range]:
+        names = self.files.below(folder)
         return sorted(r for r in map(part_range, names) if r is not None)
 
     def read_range(
@@ -283,6 +301,18 @@ class PredictionStore:
             [self.read_range(model, setting, part, columns) for part in parts],
             how="vertical_relaxed",
         )
+
+    def read_all(
+        self, model: str, test_set: StoredTestSet, columns: list[str] | None = None
+    ) -> pl.DataFrame:
+        """The same, refused unless every example of the test set has its row."""
+        frame = self.read(model, test_set.setting, columns)
+        if len(frame) != len(test_set):
+            raise InputError(
+                f"{model!r} on {test_set.setting!r} has {len(frame)} of {len(test_set)} "
+                "predictions; run it again to continue, or see 'shiftbed store verify'"
+            )
+        return frame
 
     def best_classes(self, models: list[str], setting: str) -> NDArray[Any] | None:
         """(models, examples) best classes of cells kept in one part each, read in one go.

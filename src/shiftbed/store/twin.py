@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy
 from shiftbed.labels.steps import check_width
 from shiftbed.records import older_setting
@@ -68,15 +68,7 @@ def make_twin(
     """
     source = store.test_set(setting)
     test_set, rows = twin_test_set(source, policy, name)
-    complete = [
-        r["model"]
-        for r in store.cells()
-        if r["setting"] == setting and r.get("status") == "complete"
-    ]
-    wanted = complete if models is None else list(models)
-    for model in wanted:
-        if model not in complete:
-            raise unknown(f"model on {setting!r} in the store", model, complete)
+    wanted = store.complete_models(setting, models)
     _add_test_set(store, test_set)
     return [_make_cell(store, model, source, test_set, rows, policy) for model in wanted]
 

@@ -240,12 +240,7 @@ def _run(name: str, rows: pl.DataFrame) -> Curve:
 
 def reliability_diagram(store: PredictionStore, setting: str) -> Curves:
     """Accuracy over confidence in ten bins, one curve per model, with 95 % intervals."""
-    complete = [
-        r["model"]
-        for r in store.cells()
-        if r["setting"] == setting and r.get("status") == "complete"
-    ]
-    names = sorted(complete)
+    names = sorted(store.complete_models(setting))
     test_set = store.test_set(setting)
     curves: list[Curve] = []
     notes: list[str] = []
