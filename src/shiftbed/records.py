@@ -275,16 +275,8 @@ class Shift:
         """The same shift with the whole ID set as x instead of its class twin."""
         if self.full_source is None:
             raise InputError(f"shift {self.name!r} already uses the whole ID set as x")
-        return Shift(
-            name=self.name,
-            kind=self.kind,
-            source=(self.full_source,),
-            target=self.target,
-            knee=self.full_knee,
-            title=self.title,
-            task=self.task,
-            fit_on=self.fit_on,
-        )
+        own = {"full_source": None, "threshold": None, "full_knee": None}
+        return replace(self, source=(self.full_source,), knee=self.full_knee, **own)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,6 +16,8 @@ from shiftbed.errors import unknown
 Floats = NDArray[np.float64]
 _TICKS = (0.001, 0.005, 0.01, 0.02, 0.05, *(i / 20 for i in range(2, 19)), 0.95)
 _TICKS += (0.98, 0.99, 0.995, 0.999)
+_FINER = (0.02, 0.01, 5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4, 5e-5)
+"""Steps of ticks, where a range is short."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,17 +48,7 @@ class Scale:
         [0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9]
         """
         inside = [t for t in _TICKS if low - 1e-12 <= t <= high + 1e-12]
-        for step in (
-            0.02,
-            0.01,
-            5e-3,
-            2e-3,
-            1e-3,
-            5e-4,
-            2e-4,
-            1e-4,
-            5e-5,
-        ):  # a short range wants finer ticks
+        for step in _FINER:
             if len(inside) >= 3:
                 break
             first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))

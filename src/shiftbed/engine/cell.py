@@ -33,7 +33,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.backends import Backend, choose_backend, with_halving
 from shiftbed.evaluation.models import Model, TorchModel, resolve
 from shiftbed.evaluation.perturbations import NotApplicable, Perturbing
-from shiftbed.evaluation.predict import Perturb, Pixels, predict_part
+from shiftbed.evaluation.predict import Pixels, predict_part
 from shiftbed.labels import LabelPolicy
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
 
@@ -91,7 +91,9 @@ def _predictor(
 
         return answered
     scorer = _Halving(_backend(model, backend), said)
-    perturb = _perturb(task.setting.perturb, model, setting.policy, said)
+    wanted, perturb = task.setting.perturb, None
+    if wanted is not None:
+        perturb = wanted.on(model, setting.policy, lambda text: said.append(f"{WARNING}{text}"))
 
     def predicted(begin: int, stop: int) -> tuple[Any, Any]:
         loaded = setting.batches(
@@ -134,7 +136,8 @@ def prepare(
     old = store.cell(model.name, setting.id)
     if old is not None and "backend" in old:
         if old.get("status") == "failed":
-            store.write_cell(model.name, setting.id, _without(old, "error") | {"status": "running"})
+            again = {key: value for key, value in old.items() if key != "error"}
+            store.write_cell(model.name, setting.id, again | {"status": "running"})
         return old
     given = DEFAULTS | dict(options)
     opened = open_model(model, given)
@@ -293,18 +296,6 @@ class _Halving:
 
     def logits(self, pixels: Pixels) -> NDArray[np.float32]:
         return self._run(pixels)
-
-
-def _perturb(
-    perturb: Perturbing | None, model: Model, policy: LabelPolicy | None, said: list[str]
-) -> Perturb | None:
-    if perturb is None:
-        return None
-    return perturb.on(model, policy, lambda warning: said.append(f"{WARNING}{warning}"))
-
-
-def _without(record: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    return {k: v for k, v in record.items() if k not in (*keys, "model", "setting")}
 
 
 @lru_cache(maxsize=1)

@@ -270,21 +270,21 @@ def finished(
         each = [f"{m} on {s}: {why}" for (m, s), why in summary.failed.items()]
         more = f"; and {len(each) - 3} more" if len(each) > 3 else ""
         raise InputError("; ".join(each[:3]) + more)
-    made = _evaluated(spec, summary, level)
+    made = Evaluated(**_evaluated(spec, summary), level=level)
     return replace(made, frame=made.score(*metrics).frame)
 
 
-def _evaluated(spec: RunSpec, summary: Summary, level: float) -> Evaluated:
+def _evaluated(spec: RunSpec, summary: Summary) -> dict[str, Any]:
+    """What every plan that was run has to say."""
     import polars as pl
 
-    return Evaluated(
-        frame=pl.DataFrame(),
-        store=opened_store(spec.store),
-        models=tuple(model.name for model in spec.models),
-        settings=tuple(one.setting for one in spec.settings),
-        summary=summary,
-        level=level,
-    )
+    return {
+        "frame": pl.DataFrame(),
+        "store": opened_store(spec.store),
+        "models": tuple(model.name for model in spec.models),
+        "settings": tuple(one.setting for one in spec.settings),
+        "summary": summary,
+    }
 
 
 def run(
@@ -308,10 +308,8 @@ def run(
         announce=announce,
         **options,
     )
-    made = _evaluated(spec, summary, 0.95)
-    frame = made.score().frame if summary.complete else made.frame
-    given = {key: getattr(made, key) for key in ("store", "models", "settings", "summary", "level")}
-    return Ran(frame=frame, name=spec.name, **given)
+    made = Ran(**_evaluated(spec, summary), name=spec.name)
+    return replace(made, frame=made.score().frame) if summary.complete else made
 
 
 def left_to_do(testbed: str | Path | RunSpec) -> LeftToDo:

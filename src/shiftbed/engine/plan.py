@@ -26,19 +26,6 @@ PARTS_PER_TASK = 4
 WARNING = "warning: "
 """How notes begin that say why a number is not to be trusted."""
 Range = tuple[int, int]
-OPTIONS: dict[str, type | tuple[type, ...]] = {
-    "batch_size": int,
-    "backend": str,
-    "device": str,
-    "precision": str,
-    "top": int,
-    "keep_logits": bool,
-    "on_unreadable": str,
-    "threads": int,
-    "preprocessing": dict,
-    "memory_gib": (int, float),
-}
-"""Options of every cell, with their types."""
 DEFAULTS: dict[str, Any] = {
     "batch_size": 64,
     "backend": "auto",
@@ -50,6 +37,9 @@ DEFAULTS: dict[str, Any] = {
     "precision": "float32",
     "memory_gib": 0.5,
 }
+OPTIONS: dict[str, Any] = {key: type(value) for key, value in DEFAULTS.items()}
+OPTIONS |= {"preprocessing": dict, "memory_gib": (int, float)}
+"""Options of every cell, with their types."""
 _ALLOWED = {
     "on_unreadable": ("skip", "stop"),
     "backend": ("auto", "torch", "compile", "onnxruntime"),

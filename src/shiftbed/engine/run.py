@@ -245,7 +245,7 @@ def _complete(
     unreadable = [note.removeprefix(prefix) for note in summary.notes if note.startswith(prefix)]
     alarm = f"{cell.key[0]} on {cell.key[1]}: {WARNING}"
     warnings = {note.removeprefix(alarm) for note in summary.notes if note.startswith(alarm)}
-    kept = {k: v for k, v in record.items() if k not in ("model", "setting", "error")}
+    kept = {key: value for key, value in record.items() if key != "error"}
     spent = record.get("wall_seconds", 0.0) + summary.cell_seconds.get(cell.key, 0.0)
     kept |= {"status": "complete", "wall_seconds": round(spent, 3)}
     if unreadable:
@@ -257,12 +257,11 @@ def _complete(
 
 def _record_failure(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
     record = store.cell(*cell.key) or {}
-    kept = {k: v for k, v in record.items() if k not in ("model", "setting")}
     info = {"info": dict(cell.model.info), "spec": cell.model.spec, **cell.model.details}
     failure: dict[str, Any] = {"status": "failed", "error": summary.failed[cell.key]}
     if cell.key in summary.not_applicable:
         failure["not_applicable"] = True
-    store.write_cell(*cell.key, info | kept | failure)
+    store.write_cell(*cell.key, info | record | failure)
 
 
 def _one_line(error: Exception) -> str:

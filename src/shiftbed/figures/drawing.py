@@ -295,7 +295,9 @@ def _dots(axes: "Axes", chart: Dots) -> None:
 def _finish(axes: "Axes", chart: Curves | Dots, entries: int) -> None:
     """Reference lines within the limits of the data, titles, grid, legend."""
     low, high = axes.get_xlim(), axes.get_ylim()
-    named = _lines(axes, chart.lines, _group_colours(chart))
+    names = list(dict.fromkeys(chart.groups)) if isinstance(chart, Dots) else []
+    colours = {name: look.colour for name, look in zip(names, looks(names), strict=True)}
+    named = _lines(axes, chart.lines, colours)
     axes.set_xlim(low)
     axes.set_ylim(high)
     axes.set_xlabel(chart.x_title, parse_math=False)
@@ -304,11 +306,6 @@ def _finish(axes: "Axes", chart: Curves | Dots, entries: int) -> None:
     axes.set_axisbelow(True)
     if entries > 1 or named:
         axes.legend(fontsize=6.5, frameon=False, ncols=1 + (entries > 8))
-
-
-def _group_colours(chart: Curves | Dots) -> dict[str, str]:
-    names = list(dict.fromkeys(chart.groups)) if isinstance(chart, Dots) else []
-    return {name: look.colour for name, look in zip(names, looks(names), strict=True)}
 
 
 def _lines(axes: "Axes", lines: tuple[Reference, ...], colours: dict[str, str]) -> int:

@@ -1,7 +1,7 @@
 """File names for models and settings: readable, reversible, and safe on any file system."""
 
 import hashlib
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 _LONGEST = 180
 
@@ -19,11 +19,6 @@ def encode(name: str) -> str:
         return plain
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
     return f"{plain[: _LONGEST - 17]}~{digest}"
-
-
-def decode(text: str) -> str:
-    """The name again (of a cut name only what is left of it)."""
-    return unquote(text)
 
 
 def part_name(start: int, stop: int) -> str:
