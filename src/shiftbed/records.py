@@ -275,8 +275,14 @@ class Shift:
         """The same shift with the whole ID set as x instead of its class twin."""
         if self.full_source is None:
             raise InputError(f"shift {self.name!r} already uses the whole ID set as x")
-        own = {"full_source": None, "threshold": None, "full_knee": None}
-        return replace(self, source=(self.full_source,), knee=self.full_knee, **own)
+        return replace(
+            self,
+            source=(self.full_source,),
+            knee=self.full_knee,
+            full_source=None,
+            threshold=None,
+            full_knee=None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

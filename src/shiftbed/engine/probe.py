@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from shiftbed.analysis.intervals import check_level
-from shiftbed.display import Cell, Result, Row, Table, between, number, records
+from shiftbed.display import Cell, Row, Table, between, number, records
 from shiftbed.engine.evaluate import set_name
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data import TestSet, open_test_set
@@ -30,12 +30,12 @@ from shiftbed.evaluation.probes import (
 )
 from shiftbed.evaluation.probes.paths import VARIANTS
 from shiftbed.evaluation.probes.probe import default_projections
+from shiftbed.results.charts import Charted
 from shiftbed.results.scores import probe_rows
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import PROBE_METRICS, PROBES
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from PIL.Image import Image
 
     from shiftbed.figures import Chart
@@ -68,7 +68,7 @@ class ModelProbes:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Probed(Result):
+class Probed(Charted):
     """Scores of probes, a row per model and metric, and the pictures asked for."""
 
     setting: str
@@ -96,14 +96,6 @@ class Probed(Result):
                 return spectrum_chart([vars(s) for s in one.spectra], level=self.level)
         wanted = f"{kind}=True" if kind else "heatmap=True or spectrum=True"
         raise InputError(f"there is no picture to draw: probe with {wanted}")
-
-    def plot(
-        self, ax: "Axes | None" = None, *, kind: str | None = None, model: str | None = None
-    ) -> "Axes":
-        """Draw the heat map or the spectrum onto axes, which are returned."""
-        from shiftbed.figures import draw
-
-        return draw(self.chart(kind, model), ax)
 
     def tables(self) -> Iterator[Table]:
         if len(self.frame):

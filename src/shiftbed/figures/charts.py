@@ -48,9 +48,7 @@ class Heatmap(Chart):
     """Cells to set apart, such as the best of a row or what is significant."""
 
     def __post_init__(self) -> None:
-        _shape("values", self.values, (len(self.rows), len(self.columns)))
-        if self.marked is not None:
-            _shape("marked", self.marked, self.values.shape)
+        _check_shapes(self, "values marked", (len(self.rows), len(self.columns)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,10 +65,7 @@ class Curve:
     """Whether each point is marked, or only the line is drawn."""
 
     def __post_init__(self) -> None:
-        for name in ("y", "low", "high"):
-            value = getattr(self, name)
-            if value is not None:
-                _shape(name, value, self.x.shape)
+        _check_shapes(self, "y low high", self.x.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +112,7 @@ class Dots(Chart):
     """Points whose name is written beside them."""
 
     def __post_init__(self) -> None:
-        size = (len(self.names),)
-        for name in ("x", "y", "x_low", "x_high", "y_low", "y_high"):
-            value = getattr(self, name)
-            if value is not None:
-                _shape(name, value, size)
+        _check_shapes(self, "x y x_low x_high y_low y_high", (len(self.names),))
         if self.groups and len(self.groups) != len(self.names):
             raise InputError(f"{len(self.groups)} groups for {len(self.names)} points")
 
@@ -140,11 +131,7 @@ class Bars(Chart):
     y_title: str = ""
 
     def __post_init__(self) -> None:
-        size = (len(self.series), len(self.categories))
-        for name in ("values", "low", "high"):
-            value = getattr(self, name)
-            if value is not None:
-                _shape(name, value, size)
+        _check_shapes(self, "values low high", (len(self.series), len(self.categories)))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -248,6 +235,9 @@ class Plane(JudgedChart):
     """S(y) = w₁·S(x₁) + w₂·S(x₂) + b: a plane in the positions of the axes."""
 
 
-def _shape(name: str, value: NDArray[np.generic], wanted: tuple[int, ...]) -> None:
-    if value.shape != wanted:
-        raise InputError(f"{name} must have shape {wanted}, has {value.shape}")
+def _check_shapes(record: object, names: str, wanted: tuple[int, ...]) -> None:
+    """Refuse the first array that is there and has another shape."""
+    for name in names.split():
+        value = getattr(record, name)
+        if value is not None and value.shape != wanted:
+            raise InputError(f"{name} must have shape {wanted}, has {value.shape}")

@@ -204,18 +204,29 @@ def _cells(
     store: PredictionStore, models: Iterable[str] | None, settings: Iterable[str] | None
 ) -> Iterator[tuple[StoredTestSet, list[str]]]:
     """Settings with the models that are complete there."""
-    only = {"model": models, "setting": settings}
-    records = [r for r in store.cells() if r.get("status") == "complete"]
-    for key, names in only.items():
-        there = {record[key] for record in records}
-        for name in [] if names is None else names:
+    complete = [r for r in store.cells() if r.get("status") == "complete"]
+    cells = [(record["model"], record["setting"]) for record in complete]
+    kept = _only(cells, models, settings, "in the store")
+    for setting in sorted({setting for _, setting in kept}):
+        yield store.test_set(setting), [model for model, other in kept if other == setting]
+
+
+def _only(
+    cells: list[tuple[str, str]],
+    models: Iterable[str] | None,
+    settings: Iterable[str] | None,
+    where: str,
+) -> list[tuple[str, str]]:
+    """The cells of these models and settings, which must be among them."""
+    for at, (what, names) in enumerate((("model", models), ("setting", settings))):
+        if names is None:
+            continue
+        chosen, there = list(names), {cell[at] for cell in cells}
+        for name in chosen:
             if name not in there:
-                raise unknown(f"{key} in the store", name, sorted(there))
-        if names is not None:
-            records = [record for record in records if record[key] in set(names)]
-    for setting in sorted({record["setting"] for record in records}):
-        inside = [record["model"] for record in records if record["setting"] == setting]
-        yield store.test_set(setting), inside
+                raise unknown(f"{what} {where}", name, sorted(there))
+        cells = [cell for cell in cells if cell[at] in chosen]
+    return cells
 
 
 def _score_cell(
@@ -373,16 +384,8 @@ def probe_rows(
     """
     wanted = list(metrics)
     records = {(r["model"], r["setting"], r["probe"]): r for r in probe_records(store)}
-    cells = list(dict.fromkeys(key[:2] for key in records))
-    for at, (what, names) in enumerate((("model", models), ("setting", settings))):
-        if names is None:
-            continue
-        chosen = list(names)
-        there = {cell[at] for cell in cells}
-        for name in chosen:
-            if name not in there:
-                raise unknown(f"{what} with probes in the store", name, sorted(there))
-        cells = [cell for cell in cells if cell[at] in chosen]
+    probed = list(dict.fromkeys((model, setting) for model, setting, _ in records))
+    cells = _only(probed, models, settings, "with probes in the store")
     rows = []
     for cell in cells:
         for metric in wanted:
