@@ -65,7 +65,7 @@ def source(folder: Path) -> Source:
     return open_source(str(folder))
 
 
-@pytest.mark.parametrize("id", sorted(set(CHARTS) - {"probes", "relative"}))
+@pytest.mark.parametrize("id", sorted(set(CHARTS) - {"factors", "probes", "relative"}))
 def test_every_chart_of_a_whole_store(source: Source, tmp_path: Path, id: str) -> None:
     made = chart(source, id, "natural" if id == "scatter" else None)
     save(made, tmp_path / "a.png", dpi=50)
@@ -76,8 +76,9 @@ def test_every_chart_of_a_whole_store(source: Source, tmp_path: Path, id: str) -
 def test_what_a_source_lacks_has_a_reason(source: Source) -> None:
     views, missing = gallery(source)
     assert {"trajectories", "similarity", "reliability", "severities"} <= {v.id for v in views}
-    assert [m.id for m in missing] == ["probes"]
-    assert "no setting that is not an accuracy" in missing[0].reason
+    assert [m.id for m in missing] == ["factors", "probes"]
+    assert "networks, got 2" in missing[0].reason  # two runs, however many steps
+    assert "no setting that is not an accuracy" in missing[1].reason
     _, missing = gallery(open_source("openclip"))
     reasons = {m.id: m.reason for m in missing}
     assert "no column 'run'" in reasons["trajectories"]
