@@ -12,7 +12,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.preprocessing import INTERPOLATIONS, Preprocessing, as_picture
 
-from .models_photographs import photograph, photographs
+from .models.photographs import photograph, photographs
 
 
 def ours(p: Preprocessing, image: Image.Image) -> np.ndarray:

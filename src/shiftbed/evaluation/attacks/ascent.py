@@ -6,7 +6,6 @@ pixels is automatic differentiation.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,50 +19,27 @@ _DROP = 8
 preparation of convolutions."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Ascent:
-    """One run's outcome for N examples; tensors of N rows."""
+    """What one run saw of each example so far, and in the end its outcome; tensors of N rows.
 
-    pixels: Tensor
-    logits: Tensor
-    loss: Tensor
-    fooled: Tensor
-    passes: Tensor
-    when: Tensor
-    """Steps taken when first fooled; −1 if never."""
-    start_loss: Tensor
-    first_loss: Tensor
-    """After one step; NaN if not reached."""
-    zero: Tensor
-    """Whether the first gradient was 0."""
-    not_finite: Tensor
+    Until the end, ``pixels`` and ``logits`` are those of the first fooling iterate, undefined where
+    there is none.
+    """
 
-
-@dataclass(kw_only=True, eq=False)
-class Track:
-    """What was seen of each example so far; rows are those of the whole batch."""
-
-    y: Tensor
-    pixels: Tensor
-    """First fooling iterate; undefined where there is none."""
-    logits: Tensor | None = None
-    when: Tensor = field(init=False)
-    open: Tensor = field(init=False)
-    """Whether never fooled so far."""
-    passes: Tensor = field(init=False)
-    loss: Tensor = field(init=False)
-    start_loss: Tensor = field(init=False)
-    first_loss: Tensor = field(init=False)
-    zero: Tensor = field(init=False)
-    not_finite: Tensor = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.when = torch.full_like(self.y, -1)
-        self.passes = torch.zeros_like(self.y)
-        self.loss = torch.full(self.y.shape, torch.nan, device=self.y.device)
-        self.start_loss, self.first_loss = self.loss.clone(), self.loss.clone()
-        self.zero = torch.zeros_like(self.y, dtype=torch.bool)
-        self.not_finite, self.open = self.zero.clone(), ~self.zero
+    def __init__(self, y: Tensor, pixels: Tensor) -> None:
+        self.y, self.pixels = y, pixels
+        self.logits = pixels.new_empty(0)
+        self.when = torch.full_like(y, -1)
+        """Steps taken when first fooled; −1 if never."""
+        self.passes = torch.zeros_like(y)
+        self.loss = torch.full(y.shape, torch.nan, device=y.device)
+        self.start_loss = self.loss.clone()
+        self.first_loss = self.loss.clone()
+        """After one step; NaN if not reached."""
+        self.zero = torch.zeros_like(y, dtype=torch.bool)
+        """Whether the first gradient was 0."""
+        self.not_finite, self.fooled, self.open = self.zero.clone(), self.zero, ~self.zero
+        """Open: never fooled so far."""
 
     def opened(self, rows: Tensor) -> Tensor:
         """Which of ``rows`` are not fooled yet; before any is dropped, nothing is looked up."""
@@ -78,7 +54,7 @@ class Track:
             new = (fresh & whole).nonzero().squeeze(1)
             self.not_finite[rows] |= ~whole
             at = rows[new]
-            if self.logits is None:
+            if not len(self.logits):
                 self.logits = logits.new_empty(len(self.y), logits.shape[1])
             self.when[at], self.open[at] = step, False
             self.pixels[at] = take(pixels, new)
@@ -95,28 +71,23 @@ class Track:
     def remaining(self, rows: Tensor) -> Tensor | None:
         """Positions in ``rows`` of what is not fooled yet, if it is time to drop the others."""
         left = self.opened(rows).nonzero().squeeze(1)
-        if len(rows) - len(left) < max(1, len(rows) // _DROP):
-            return None
-        return left
+        return None if len(rows) - len(left) < max(1, len(rows) // _DROP) else left
 
-    def ended(self, pixels: Tensor, logits: Tensor, wrong: Tensor, keep: str) -> Ascent:
+    def ended(self, pixels: Tensor, logits: Tensor, wrong: Tensor, keep: str) -> "Ascent":
         """The outcome, from the end points of all examples; the first fooling iterate stands in
         where the end point does not fool."""
-        fooled = wrong
+        self.fooled = wrong
         if keep == "worst":
-            fooled = ~self.open
-            earlier = (fooled & ~wrong).nonzero().squeeze(1)
-            if self.logits is not None and len(earlier):
+            self.fooled = ~self.open
+            earlier = (self.fooled & ~wrong).nonzero().squeeze(1)
+            if len(earlier):
                 pixels[earlier] = take(self.pixels, earlier)
                 logits[earlier] = self.logits[earlier]
-        return Ascent(
-            pixels=pixels, logits=logits, loss=self.loss, fooled=fooled, passes=self.passes,
-            when=self.when, start_loss=self.start_loss, first_loss=self.first_loss,
-            zero=self.zero, not_finite=self.not_finite,
-        )  # fmt: skip
+        self.pixels, self.logits = pixels, logits
+        return self
 
 
-def finite(gradient: Tensor, track: Track, rows: Tensor) -> Tensor:
+def finite(gradient: Tensor, track: Ascent, rows: Tensor) -> Tensor:
     """The gradient, what is not finite in it as 0."""
     if math.isfinite(float(gradient.sum())):
         return gradient
@@ -141,7 +112,7 @@ def ascend(
     Besides forward and backward, a step makes five passes over the pixels (ℓ∞). Call with
     gradients off.
     """
-    track = Track(y=y, pixels=torch.empty_like(ball.x))
+    track = Ascent(y, torch.empty_like(ball.x))
     rows = torch.arange(len(y), device=y.device)
     ends, end_wrong = torch.empty_like(ball.x), torch.ones_like(track.zero)
     delta, other = start, torch.empty_like(start)
@@ -224,7 +195,5 @@ def logits_ratio(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return loss.squeeze(1), pull
 
 
-LOSSES: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
-    "ce": cross_entropy,
-    "dlr": logits_ratio,
-}
+Loss = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+LOSSES: dict[str, Loss] = {"ce": cross_entropy, "dlr": logits_ratio}

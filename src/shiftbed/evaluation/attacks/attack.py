@@ -119,18 +119,13 @@ class Attack(ABC):
         >>> PGD(norm="l2", eps=0.5, target="own", clamp=False).id
         'pgd-l2:0.5?clamp=false&target=own'
         """
-        changed = "&".join(f"{name}={text(value)}" for name, value in self.changed().items())
+        changed = "&".join(
+            f"{field.name}={text(getattr(self, field.name))}"
+            for field in sorted(fields(self), key=lambda field: field.name)
+            if field.name not in ("norm", "eps", "loss")
+            and getattr(self, field.name) != field.default
+        )
         return f"{self.family}:{size_text(self.eps)}" + (f"?{changed}" if changed else "")
-
-    def changed(self) -> dict[str, Any]:
-        """Options that differ from their defaults, by name; the size and what is in the family
-        left out."""
-        found = {}
-        for field in sorted(fields(self), key=lambda field: field.name):
-            value = getattr(self, field.name)
-            if field.name not in ("norm", "eps", "loss") and value != field.default:
-                found[field.name] = value
-        return found
 
     def describe(self) -> dict[str, Any]:
         """Everything about it, as JSON types, for the record beside a result."""
@@ -275,11 +270,7 @@ class APGD(Attack):
 
 
 def text(value: object) -> str:
-    """An option's value as it stands in a name.
-
-    >>> text(False), text(0.1), text("own")
-    ('false', '0.1', 'own')
-    """
+    """An option's value as it stands in a name."""
     if isinstance(value, bool):
         return str(value).lower()
     return size_text(value) if isinstance(value, float) else str(value)
@@ -344,14 +335,11 @@ def balanced_subset(
         raise InputError(f"share of a subset must be above 0 and at most 1, got {share}")
     if len(set(ids)) != len(ids):
         raise InputError("ids of a subset must be different from each other")
-    ranks = np.array([_rank(seed, example) for example in ids], dtype=np.uint64)
+    keys = [f"{seed}\0{example}".encode() for example in ids]
+    drawn = [hashlib.blake2b(key, digest_size=8, person=b"subset").digest() for key in keys]
+    ranks = np.frombuffer(b"".join(drawn), dtype="<u8")
     order = np.lexsort((ranks, classes))
     _, counts = np.unique(classes, return_counts=True)
     within = np.arange(len(classes)) - np.repeat(np.cumsum(counts) - counts, counts)
     taken = np.maximum(1, np.floor(share * counts + 0.5).astype(np.int64))
     return np.sort(order[within < np.repeat(taken, counts)]).astype(np.int64)
-
-
-def _rank(seed: int, example: str) -> int:
-    found = hashlib.blake2b(f"{seed}\0{example}".encode(), digest_size=8, person=b"subset")
-    return int.from_bytes(found.digest(), "little")

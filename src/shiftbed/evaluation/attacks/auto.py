@@ -1,12 +1,11 @@
 """Auto-PGD: steps that halve by themselves (croce2020, Section 3 and Algorithm 1)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
-from shiftbed.evaluation.attacks.ascent import LOSSES, Ascent, Track, finite
+from shiftbed.evaluation.attacks.ascent import LOSSES, Ascent, Loss, finite
 from shiftbed.evaluation.attacks.balls import Ball
 from shiftbed.evaluation.attacks.victim import Victim, take
 
@@ -71,11 +70,18 @@ def ascend(
     did, the first that did.
     """
     measure = LOSSES[loss]
-    track = Track(y=y, pixels=torch.empty_like(ball.x))
+    track = Ascent(y, torch.empty_like(ball.x))
     state = _begin(victim, ball, y, start, measure, track)
     pixels, move = torch.empty_like(start), torch.empty_like(start)
     checks, last_check = check_points(steps), 0
-    ended = _Ends(state, ball)
+    ends, end_logits = torch.empty_like(ball.x), state.best_logits.clone()
+
+    def note() -> None:
+        """Best iterates, written when examples leave the batch."""
+        ends[state.rows] = ball.x + state.best
+        end_logits[state.rows] = state.best_logits
+        track.loss[state.rows] = state.best_loss
+
     for count in range(1, steps + 1):
         _step(state, ball, move, first=count == 1)
         torch.add(ball.x, state.delta, out=pixels)
@@ -97,35 +103,16 @@ def ascend(
             _check(state, rho * (count - last_check))
             last_check = count
         if early_stop and (left := track.remaining(state.rows)) is not None:
-            ended.note(state, ball)
+            note()
             state, ball = state.take(left), ball.take(left)
             pixels, move = torch.empty_like(state.delta), torch.empty_like(state.delta)
-    ended.note(state, ball)
-    track.loss = ended.loss
-    wrong = (ended.logits.argmax(1) != track.y) & torch.isfinite(ended.loss)
-    return track.ended(ended.pixels, ended.logits, wrong, "worst")
-
-
-class _Ends:
-    """Best iterates of the whole batch, written when examples leave it."""
-
-    def __init__(self, state: State, ball: Ball) -> None:
-        self.pixels = torch.empty_like(ball.x)
-        self.logits, self.loss = state.best_logits.clone(), state.best_loss.clone()
-
-    def note(self, state: State, ball: Ball) -> None:
-        self.pixels[state.rows] = ball.x + state.best
-        self.logits[state.rows] = state.best_logits
-        self.loss[state.rows] = state.best_loss
+    note()
+    wrong = (end_logits.argmax(1) != track.y) & torch.isfinite(track.loss)
+    return track.ended(ends, end_logits, wrong, "worst")
 
 
 def _begin(
-    victim: Victim,
-    ball: Ball,
-    y: Tensor,
-    start: Tensor,
-    measure: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-    track: Track,
+    victim: Victim, ball: Ball, y: Tensor, start: Tensor, measure: Loss, track: Ascent
 ) -> State:
     rows = torch.arange(len(y), device=y.device)
     pixels = (ball.x + start).requires_grad_()

@@ -15,7 +15,7 @@ from shiftbed.evaluation.attacks.attack import (
     Attack,
     read_size,
     size_text,
-)
+)  # fmt: skip
 
 FAMILIES: Mapping[str, Callable[..., Attack]] = types.MappingProxyType(
     {f"pgd-{norm}": PGD for norm in NORMS}
@@ -71,7 +71,7 @@ def _made(kind: Callable[..., Attack], name: str, options: dict[str, Any]) -> At
 
 def _read(query: str, name: str, kind: Callable[..., Attack]) -> dict[str, Any]:
     """The part after the question mark, each value by its option's type."""
-    readers = {field.name: _READERS[str(field.type)] for field in fields(kind)}  # type: ignore[arg-type]
+    readers = {field.name: _READERS[field.type] for field in fields(kind)}  # type: ignore[arg-type]
     found: dict[str, Any] = {}
     for part in query.split("&") if query else ():
         option, _, value = part.partition("=")
@@ -88,15 +88,13 @@ def _read(query: str, name: str, kind: Callable[..., Attack]) -> dict[str, Any]:
     return found
 
 
-_READERS: dict[str, Callable[[str], Any]] = {
-    f"<class '{kind}'>": reader
-    for kind, reader in (
-        ("str", str),
-        ("int", int),
-        ("float", read_size),
-        ("bool", {"true": True, "false": False}.__getitem__),
-    )
-} | {"float | None": read_size}
+_READERS: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    float: read_size,
+    float | None: read_size,
+    bool: {"true": True, "false": False}.__getitem__,
+}
 
 
 def _presets() -> dict[str, Attack]:

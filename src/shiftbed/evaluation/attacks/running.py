@@ -1,6 +1,6 @@
 """An attack on a batch: clean pass, restarts, and diagnostics of the outcome."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.attacks.ascent import Ascent
 from shiftbed.evaluation.attacks.attack import APGD, FGSM, PGD, Attack, Attacked
 from shiftbed.evaluation.attacks.balls import Ball, ball_around, draw_starts
-from shiftbed.evaluation.attacks.victim import (
-    Victim,
-    check_labels,
-    open_images,
-    open_victim,
-    take,
-)
+from shiftbed.evaluation.attacks.victim import Victim, check_labels, open_images, open_victim, take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +46,8 @@ class Evidence:
     """What is known of the model or the attack beforehand."""
 
     def __add__(self, other: "Evidence") -> "Evidence":
-        counts = {
-            name: getattr(self, name) + getattr(other, name)
-            for name in self.__dataclass_fields__
-            if name != "notes"
-        }
-        return Evidence(**counts, notes=tuple(dict.fromkeys(self.notes + other.notes)))
+        both = {name: getattr(self, name) + getattr(other, name) for name in vars(self)}
+        return Evidence(**{**both, "notes": tuple(dict.fromkeys(both["notes"]))})
 
 
 def run(
@@ -87,7 +77,7 @@ def run(
     return _together(attack, victim, parts)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class _Batch:
     pixels: Tensor
     logits: Tensor
@@ -129,7 +119,8 @@ def _batch(
         seen.append((rows, found))
         _write(attack, part, rows, found, best, wrong)
         rows = rows[~part.fooled[rows]]
-    return _Batch(**{**vars(part), "evidence": _evidence(attack, part, seen, wrong)})
+    part.evidence = _evidence(attack, part, seen, wrong)
+    return part
 
 
 def _attacked_classes(attack: Attack, clean: Tensor, classes: NDArray[np.int64] | None) -> Tensor:
@@ -184,9 +175,8 @@ def _evidence(
     late = last = 0
     if len(seen) > 1 and len(seen) == attack.restarts:
         last = int(seen[-1][1].fooled.sum())
-    if steps >= 10:
-        rows, run_ = seen[-1]
-        late = int(((run_.when > 0.9 * steps) & ~wrong[rows]).sum()) if len(seen) == 1 else 0
+    if steps >= 10 and len(seen) == 1:
+        late = int(((first.when > 0.9 * steps) & ~wrong[first_rows]).sum())
     return Evidence(
         images=len(first_rows),
         robust=int(robust.sum()),
@@ -225,42 +215,27 @@ def diagnose(evidence: Evidence) -> tuple[str, ...]:
     >>> diagnose(Evidence(images=50, robust=40, zero_gradient=40))[0]
     'the gradient is 0 for 40 of 40 robust images: the attack could not move them'
     """
-    return (*evidence.notes, *_lines(evidence))
-
-
-def _lines(e: Evidence) -> Iterable[str]:
-    if _many(e.zero_gradient, e.robust, 0.01):
-        yield (
-            f"the gradient is 0 for {e.zero_gradient} of {e.robust} robust images: "
-            "the attack could not move them"
+    e = evidence
+    still = e.still if _many(e.still - e.zero_gradient, e.robust, 0.01) else 0
+    return e.notes + tuple(
+        text.format(count, of)
+        for count, of, share, text in (
+            (e.zero_gradient, e.robust, 0.01, "the gradient is 0 for {} of {} robust images: "
+             "the attack could not move them"),
+            (e.not_finite, e.images, 0, "gradients or logits were not finite for {} of {} images"),
+            (still, e.robust, 0, "the loss did not rise for {} of {} robust images: "
+             "the attack found no way up"),
+            (e.noise_wins, e.images, 0.05, "random noise has a higher loss than the attack for {} "
+             "of {} images: gradients may be masked"),
+            (e.first_wins, e.images, 0.05, "one step has a higher loss than all of them for {} of "
+             "{} images: gradients may be masked, or steps too large"),
+            (e.late, e.images, 0.01, "{} of {} images were fooled only in the last tenth of the "
+             "steps: more steps or restarts may fool more"),
+            (e.last_restart, e.images, 0.01, "{} of {} images were fooled only by the last "
+             "restart: more restarts may fool more"),
         )
-    if e.not_finite:
-        yield f"gradients or logits were not finite for {e.not_finite} of {e.images} images"
-    if _many(e.still - e.zero_gradient, e.robust, 0.01):
-        yield (
-            f"the loss did not rise for {e.still} of {e.robust} robust images: "
-            "the attack found no way up"
-        )
-    if _many(e.noise_wins, e.images, 0.05):
-        yield (
-            f"random noise has a higher loss than the attack for {e.noise_wins} of {e.images} "
-            "images: gradients may be masked"
-        )
-    if _many(e.first_wins, e.images, 0.05):
-        yield (
-            f"one step has a higher loss than all of them for {e.first_wins} of {e.images} images: "
-            "gradients may be masked, or steps too large"
-        )
-    if _many(e.late, e.images, 0.01):
-        yield (
-            f"{e.late} of {e.images} images were fooled only in the last tenth of the steps: "
-            "more steps or restarts may fool more"
-        )
-    if _many(e.last_restart, e.images, 0.01):
-        yield (
-            f"{e.last_restart} of {e.images} images were fooled only by the last restart: "
-            "more restarts may fool more"
-        )
+        if _many(count, of, share)
+    )  # fmt: skip
 
 
 def _many(count: int, of: int, share: float) -> bool:

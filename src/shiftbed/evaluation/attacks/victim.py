@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, brief
 from shiftbed.evaluation.image_batches import as_fractions, check_values, ids_of
 from shiftbed.evaluation.models import Model, TorchModel
 
@@ -30,9 +30,9 @@ class Victim:
         try:
             logits = self.function(pixels)
         except (RuntimeError, TypeError) as error:
-            if isinstance(error, RuntimeError) and not _needs_numpy(error):
+            if isinstance(error, RuntimeError) and "requires grad" not in str(error):
                 raise
-            raise InputError(f"{self.name} {_NO_GRADIENT}: {_first_line(error)}") from None
+            raise InputError(f"{self.name} {_NO_GRADIENT}: {brief(error)}") from None
         if not isinstance(logits, Tensor):
             raise InputError(f"{self.name} {_NO_GRADIENT}: it returns {type(logits).__name__}")
         if logits.ndim != 2 or len(logits) != len(pixels) or logits.shape[1] < 2:
@@ -44,11 +44,9 @@ class Victim:
 
     def pull_back(self, logits: Tensor, pixels: Tensor, pull: Tensor) -> Tensor:
         """The gradient with respect to pixels of Σ pull · logits, pull held fixed."""
-        if not logits.requires_grad:
-            raise InputError(
-                f"{self.name} {_NO_GRADIENT}: its logits do not depend on pixels differentiably"
-            )
-        (gradient,) = torch.autograd.grad(logits, pixels, pull, allow_unused=True)
+        gradient = None
+        if logits.requires_grad:
+            (gradient,) = torch.autograd.grad(logits, pixels, pull, allow_unused=True)
         if gradient is None:
             raise InputError(
                 f"{self.name} {_NO_GRADIENT}: its logits do not depend on pixels differentiably"
@@ -69,14 +67,6 @@ class Victim:
 _NO_GRADIENT = "has no gradients to attack along"
 
 
-def _needs_numpy(error: RuntimeError) -> bool:
-    return "requires grad" in str(error)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 def open_victim(model: Any, images: Any, x: NDArray[np.float32]) -> Victim:
     """A TorchModel, a module or a function as something to attack; ``x`` are the images' pixels.
 
@@ -89,15 +79,13 @@ def open_victim(model: Any, images: Any, x: NDArray[np.float32]) -> Victim:
                 f"{model.id} takes images of (C, H, W) = {wanted}, got {x.shape[1:]}: "
                 "bring them to its size first"
             )
-        notes: tuple[str, ...] = ()
-        if model.precision != "float32":
-            notes = (f"gradients are computed in {model.precision}, which rounds small ones to 0",)
+        note = f"gradients are computed in {model.precision}, which rounds small ones to 0"
         return Victim(
             name=model.id,
             function=model.module,
             device=torch.device(model.device),
             channels_last=model.channels_last,
-            notes=notes,
+            notes=() if model.precision == "float32" else (note,),
         )
     if isinstance(model, Model):
         raise InputError(
@@ -106,8 +94,7 @@ def open_victim(model: Any, images: Any, x: NDArray[np.float32]) -> Victim:
         )
     if not callable(model):
         raise InputError(f"a {type(model).__name__} is no model: expected a TorchModel or function")
-    device = torch.device("cpu")
-    notes = ()
+    device, notes = torch.device("cpu"), tuple[str, ...]()
     if isinstance(model, nn.Module):
         device = next((one.device for one in model.parameters()), device)
         if model.training:

@@ -1,7 +1,5 @@
 """A corruption as a value: a name, a severity and a seed, applied to batches."""
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, field
@@ -15,6 +13,7 @@ from shiftbed.evaluation.corruptions import blur, digital, frost, noise, weather
 from shiftbed.evaluation.corruptions.kernels import gaussian_taps, kernel
 from shiftbed.evaluation.corruptions.params import NAMES, parameters
 from shiftbed.evaluation.corruptions.philox import Keys, image_keys
+from shiftbed.evaluation.data.images import cores
 from shiftbed.evaluation.image_batches import as_fractions, as_given, check_values, ids_of
 
 Batch = NDArray[np.float32]
@@ -142,7 +141,7 @@ def over_parts(some: Callable[[slice], None], count: int, threads: int | None) -
     slice(4, 8, None)
     """
     parts = [slice(start, start + CHUNK) for start in range(0, count, CHUNK)]
-    threads = min(threads or _cores(), len(parts))
+    threads = min(threads or cores(), len(parts))
     if threads == 1:
         for part in parts:
             some(part)
@@ -150,13 +149,6 @@ def over_parts(some: Callable[[slice], None], count: int, threads: int | None) -
     with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(some, parts):
             pass
-
-
-def _cores() -> int:
-    """The cores this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,68 +219,25 @@ def plan(name: str, p: Params, height: int, width: int, folder: str | None = Non
 
     ``folder`` holds pictures of frost.
     """
-    match name:
-        case "greyscale":
-            return lambda x, out, keys: digital.greyscale(x, out)
-        case "gaussian_noise":
-            return lambda x, out, keys: noise.gaussian(x, out, keys, f(p["scale"]))
-        case "shot_noise":
-            cdf, start, photons = noise.poisson_table(p["photons"])
-            return lambda x, out, keys: noise.shot(x, out, keys, cdf, start, f(photons))
-        case "impulse_noise":
-            return lambda x, out, keys: noise.impulse(x, out, keys, p["amount"])
-        case "speckle_noise":
-            return lambda x, out, keys: noise.speckle(x, out, keys, f(p["scale"]))
-        case "brightness":
-            return lambda x, out, keys: digital.brightness(x, out, f(p["add"]))
-        case "contrast":
-            return lambda x, out, keys: digital.contrast(x, out, f(p["factor"]))
-        case "saturate":
-            return lambda x, out, keys: digital.saturate(x, out, f(p["factor"]), f(p["add"]))
-        case "pixelate":
-            rows, columns = (digital.bounds(size, p["factor"]) for size in (height, width))
-            return lambda x, out, keys: digital.pixelate(x, out, *rows, *columns)
-        case "jpeg_compression":
-            return lambda x, out, keys: digital.jpeg(x, out, int(p["quality"]))
-        case "elastic_transform":
-            return lambda x, out, keys: digital.elastic(
-                x, out, keys, p["alpha"], p["sigma"], p["affine"]
-            )
-        case _:
-            return _plan_layers(name, p, height, width, folder)
+    if name == "frost":
+        made = frost.textures(folder, p["resize"], height, width)
+        return lambda x, out, keys: _lay_frost(x, out, keys, p, made)
+    run, arguments = (_PLAIN | _DRAWN)[name]
+    more = arguments(p, height, width)
+    if name in _PLAIN:
+        return lambda x, out, keys: run(x, out, *more)
+    return lambda x, out, keys: run(x, out, keys, *more)
 
 
-def _plan_layers(name: str, p: Params, height: int, width: int, folder: str | None) -> Run:
-    """The blurs and the weather."""
-    match name:
-        case "gaussian_blur":
-            taps = gaussian_taps(p["sigma"])
-            return lambda x, out, keys: blur.gaussian(x, out, taps)
-        case "defocus_blur":
-            runs = blur.disk(p["radius"], p["edge"])
-            return lambda x, out, keys: blur.defocus(x, out, *runs)
-        case "glass_blur":
-            taps = gaussian_taps(p["sigma"])
-            reach, rounds = int(p["reach"]), int(p["rounds"])
-            return lambda x, out, keys: blur.glass(x, out, keys, taps, reach, rounds)
-        case "motion_blur":
-            return lambda x, out, keys: blur.motion(x, out, *blur.motion_path(keys, p, -45, 45))
-        case "zoom_blur":
-            layers = blur.zoom_layers(p["end"], p["step"], height, width)
-            return lambda x, out, keys: blur.zoom(x, out, *layers)
-        case "snow":
-            return lambda x, out, keys: weather.lay_snow(
-                x, out, weather.snow_layer(keys, p, height, width), f(p["keep"])
-            )
-        case "fog":
-            return lambda x, out, keys: weather.fog(x, out, keys, f(p["thickness"]), p["decay"])
-        case "frost":
-            made = frost.textures(folder, p["resize"], height, width)
-            return lambda x, out, keys: _lay_frost(x, out, keys, p, made)
-        case "spatter":
-            return lambda x, out, keys: _lay_spatter(x, out, keys, p)
-        case _:
-            raise KeyError(name)
+def _lay_frost(
+    x: Batch, out: Batch, keys: Keys, p: Params, made: tuple[frost.Texture, ...]
+) -> None:
+    for n, cut in enumerate(frost.places(keys, made, *x.shape[1:3])):
+        frost.lay_frost(x[n], out[n], *cut, f(p["keep"]), f(p["add"]))
+
+
+def _lay_snow(x: Batch, out: Batch, keys: Keys, p: Params) -> None:
+    weather.lay_snow(x, out, weather.snow_layer(keys, p, *x.shape[1:3]), f(p["keep"]))
 
 
 def _lay_spatter(x: Batch, out: Batch, keys: Keys, p: Params) -> None:
@@ -298,8 +247,46 @@ def _lay_spatter(x: Batch, out: Batch, keys: Keys, p: Params) -> None:
         weather.lay_spatter(x[n], out[n], layers[n], tint, p["mud"] > 0)
 
 
-def _lay_frost(
-    x: Batch, out: Batch, keys: Keys, p: Params, made: tuple[frost.Texture, ...]
-) -> None:
-    for n, cut in enumerate(frost.places(keys, made, *x.shape[1:3])):
-        frost.lay_frost(x[n], out[n], *cut, f(p["keep"]), f(p["add"]))
+def _motion_blur(x: Batch, out: Batch, keys: Keys, p: Params) -> None:
+    blur.motion(x, out, *blur.motion_path(keys, p, -45, 45))
+
+
+Plans = dict[str, tuple[Callable[..., None], Callable[..., tuple[Any, ...]]]]
+"""What runs, and its further arguments from parameters, height and width."""
+
+_PLAIN: Plans = {
+    "greyscale": (digital.greyscale, lambda p, *size: ()),
+    "brightness": (digital.brightness, lambda p, *size: (f(p["add"]),)),
+    "contrast": (digital.contrast, lambda p, *size: (f(p["factor"]),)),
+    "saturate": (digital.saturate, lambda p, *size: (f(p["factor"]), f(p["add"]))),
+    "pixelate": (
+        digital.pixelate,
+        lambda p, *size: tuple(one for side in size for one in digital.bounds(side, p["factor"])),
+    ),
+    "jpeg_compression": (digital.jpeg, lambda p, *size: (int(p["quality"]),)),
+    "gaussian_blur": (blur.gaussian, lambda p, *size: (gaussian_taps(p["sigma"]),)),
+    "defocus_blur": (blur.defocus, lambda p, *size: blur.disk(p["radius"], p["edge"])),
+    "zoom_blur": (blur.zoom, lambda p, *size: blur.zoom_layers(p["end"], p["step"], *size)),
+}
+_DRAWN: Plans = {
+    "gaussian_noise": (noise.gaussian, lambda p, *size: (f(p["scale"]),)),
+    "speckle_noise": (noise.speckle, lambda p, *size: (f(p["scale"]),)),
+    "impulse_noise": (noise.impulse, lambda p, *size: (p["amount"],)),
+    "shot_noise": (
+        noise.shot,
+        lambda p, *size: (*noise.poisson_table(p["photons"]), f(p["photons"])),
+    ),
+    "glass_blur": (
+        blur.glass,
+        lambda p, *size: (gaussian_taps(p["sigma"]), int(p["reach"]), int(p["rounds"])),
+    ),
+    "motion_blur": (_motion_blur, lambda p, *size: (p,)),
+    "snow": (_lay_snow, lambda p, *size: (p,)),
+    "fog": (weather.fog, lambda p, *size: (f(p["thickness"]), p["decay"])),
+    "spatter": (_lay_spatter, lambda p, *size: (p,)),
+    "elastic_transform": (
+        digital.elastic,
+        lambda p, *size: (p["alpha"], p["sigma"], p["affine"]),
+    ),
+}
+"""The same for those that draw from the images' keys."""

@@ -192,43 +192,15 @@ def pixelate(
                 target[3 * j + 2] = few[shown + 2]
 
 
-@kernel
-def to_bytes(x: NDArray[np.float32], out: NDArray[np.uint8]) -> None:
-    """An image (H, W, C) rounded to 8 bits, channels in reverse."""
-    source, target = x.ravel(), out.ravel()
-    if x.shape[2] == 1:
-        for i in range(source.size):
-            target[i] = np.uint8(source[i] * f(255) + f(0.5))
-        return
-    for i in range(source.size // 3):
-        target[3 * i] = np.uint8(source[3 * i + 2] * f(255) + f(0.5))
-        target[3 * i + 1] = np.uint8(source[3 * i + 1] * f(255) + f(0.5))
-        target[3 * i + 2] = np.uint8(source[3 * i] * f(255) + f(0.5))
-
-
-@kernel
-def from_bytes(x: NDArray[np.uint8], out: NDArray[np.float32]) -> None:
-    """The way back."""
-    source, target = x.ravel(), out.ravel()
-    if out.shape[2] == 1:
-        for i in range(target.size):
-            target[i] = f(source[i]) / f(255)
-        return
-    for i in range(target.size // 3):
-        target[3 * i] = f(source[3 * i + 2]) / f(255)
-        target[3 * i + 1] = f(source[3 * i + 1]) / f(255)
-        target[3 * i + 2] = f(source[3 * i]) / f(255)
-
-
 def jpeg(x: Batch, out: Batch, quality: int) -> None:
     """Round to 8 bits, encode as JPEG (4:2:0) and decode: the bytes Pillow writes, read back."""
     settings = [cv2.IMWRITE_JPEG_QUALITY, quality]
-    image = np.empty(x.shape[1:], np.uint8)
     how = cv2.IMREAD_GRAYSCALE if x.shape[3] == 1 else cv2.IMREAD_COLOR
-    for n in range(len(x)):
-        to_bytes(x[n], image)
-        _, coded = cv2.imencode(".jpg", image, settings)
-        from_bytes(np.asarray(cv2.imdecode(coded, how), dtype=np.uint8), out[n])
+    for pixels, target in zip(x, out, strict=True):
+        image = (pixels * f(255) + f(0.5)).astype(np.uint8)
+        _, coded = cv2.imencode(".jpg", image[..., ::-1], settings)  # its colours are reversed
+        decoded = np.asarray(cv2.imdecode(coded, how)).reshape(target.shape)
+        np.divide(decoded[..., ::-1], f(255), out=target)
 
 
 def affine_maps(keys: Keys, height: int, width: int, reach: float) -> NDArray[np.float32]:

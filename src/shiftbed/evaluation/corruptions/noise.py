@@ -10,7 +10,7 @@ from shiftbed.evaluation.corruptions.kernels import kernel
 from shiftbed.evaluation.corruptions.philox import TILE, Keys, fill_tile, normal
 
 Batch = NDArray[np.float32]
-Poisson = tuple[NDArray[np.uint32], NDArray[np.uint16], float]
+Poisson = tuple[NDArray[np.uint32], NDArray[np.uint16]]
 
 f = np.float32
 LEVELS = 255
@@ -66,7 +66,7 @@ def poisson_table(photons: float) -> Poisson:
     whose entry is not below it, so probabilities are exact to 2⁻³². The second gives that j for
     the smallest word with a given top byte.
 
-    >>> cdf, start, _ = poisson_table(60.0)
+    >>> cdf, start = poisson_table(60.0)
     >>> cdf.shape[0], start.shape, int(start[255, 128])
     (256, (256, 256), 60)
     """
@@ -78,7 +78,7 @@ def poisson_table(photons: float) -> Poisson:
     table = np.clip(cdf, 0, 2**32 - 1).astype(np.uint32)
     firsts = (np.arange(256, dtype=np.uint64) << np.uint64(24)).astype(np.uint32)
     start = np.stack([np.searchsorted(row, firsts, side="left") for row in table])
-    return np.ascontiguousarray(table), start.astype(np.uint16), photons
+    return np.ascontiguousarray(table), start.astype(np.uint16)
 
 
 @kernel

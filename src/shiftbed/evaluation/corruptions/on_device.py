@@ -80,58 +80,12 @@ def corrupt_on_device(corruption: Corruption, x: Tensor, ids: Ids) -> Tensor:
     p = parameters(name, severity, *x.shape[2:])
     for start in range(0, len(x), AT_ONCE):
         part = slice(start, start + AT_ONCE)
-        out[part] = _apply(name, x[part], keys[part], p, corruption.frost).clamp(0, 1)
+        if name == "frost":
+            made = _frost(x[part], keys[part], p, corruption.frost)
+        else:
+            made = _ON_DEVICE[name](x[part], keys[part], p)
+        out[part] = made.clamp(0, 1)
     return out
-
-
-def _apply(name: str, x: Tensor, keys: Keys, p: Params, folder: str | None) -> Tensor:
-    """One of the corruptions; the caller clips."""
-    match name:
-        case "gaussian_noise":
-            return x + p["scale"] * normals(_draw(x, keys, 0))
-        case "speckle_noise":
-            return x + x * (p["scale"] * normals(_draw(x, keys, 0)))
-        case "impulse_noise":
-            drawn = _draw(x, keys, 0)
-            kept = torch.where(drawn < int(p["amount"] * 2.0**32), torch.zeros_like(x), x)
-            return torch.where(drawn < int(p["amount"] * 2.0**31), torch.ones_like(x), kept)
-        case "shot_noise":
-            return shot(x, keys, p["photons"])
-        case "greyscale":
-            return _luma(x).expand_as(x)
-        case "brightness":
-            return brightness(x, p["add"])
-        case "contrast":
-            mean = x.double().mean(dim=(2, 3), keepdim=True)
-            return x * p["factor"] + (mean * (1 - float(np.float32(p["factor"])))).float()
-        case "saturate":
-            return saturate(x, p["factor"], p["add"])
-        case "pixelate":
-            return pixelate(x, p["factor"])
-        case "gaussian_blur":
-            return _smooth(x, p["sigma"])
-        case "glass_blur":
-            return glass(x, keys, p)
-        case "defocus_blur":
-            weights = soft_disk(p["radius"], p["edge"])
-            reach = weights.shape[0] // 2
-            return _correlate(_padded(x, reach, "reflect"), weights)
-        case "motion_blur":
-            return _motion(x, *motion_path(keys, p, -45, 45))
-        case "zoom_blur":
-            return _zoom(x, p)
-        case "snow":
-            return _snow(x, keys, p)
-        case "frost":
-            return _frost(x, keys, p, folder)
-        case "fog":
-            return _fog(x, keys, p)
-        case "spatter":
-            return _spatter(x, keys, p)
-        case "elastic_transform":
-            return _elastic(x, keys, p)
-        case _:
-            return _jpeg(x, p)
 
 
 def _draw(x: Tensor, keys: Keys, stream: int) -> Tensor:
@@ -148,32 +102,45 @@ def _luma(x: Tensor) -> Tensor:
     return 0.299 * x[:, :1] + 0.587 * x[:, 1:2] + 0.114 * x[:, 2:]
 
 
-def brightness(x: Tensor, add: float) -> Tensor:
-    """HSV's value raised; see ``digital.brightness``."""
+def _impulse(x: Tensor, keys: Keys, p: Params) -> Tensor:
+    drawn = _draw(x, keys, 0)
+    kept = torch.where(drawn < int(p["amount"] * 2.0**32), torch.zeros_like(x), x)
+    return torch.where(drawn < int(p["amount"] * 2.0**31), torch.ones_like(x), kept)
+
+
+def _contrast(x: Tensor, keys: Keys, p: Params) -> Tensor:
+    mean = x.double().mean(dim=(2, 3), keepdim=True)
+    return x * p["factor"] + (mean * (1 - float(np.float32(p["factor"])))).float()
+
+
+def _defocus(x: Tensor, keys: Keys, p: Params) -> Tensor:
+    weights = soft_disk(p["radius"], p["edge"])
+    return _correlate(_padded(x, weights.shape[0] // 2, "reflect"), weights)
+
+
+def _brightness(x: Tensor, keys: Keys, p: Params) -> Tensor:
     value = x.amax(dim=1, keepdim=True)
-    raised = (value + add).clamp(max=1)
+    raised = (value + p["add"]).clamp(max=1)
     black = value <= 0
     return torch.where(black, raised, x * (raised / torch.where(black, 1.0, value)))
 
 
-def saturate(x: Tensor, factor: float, add: float) -> Tensor:
-    """HSV's saturation changed; see ``digital.saturate``."""
+def _saturate(x: Tensor, keys: Keys, p: Params) -> Tensor:
     if x.shape[1] == 1:
         return x
     value = x.amax(dim=1, keepdim=True)
     spread = value - x.amin(dim=1, keepdim=True)
-    top = torch.minimum(spread * factor + add * value, value)
+    top = torch.minimum(spread * p["factor"] + p["add"] * value, value)
     grey = spread <= 0
     moved = value - (value - x) * (top / torch.where(grey, 1.0, spread))
     red = torch.cat([value, value - top, value - top], dim=1)
     return torch.where(grey, red, moved)
 
 
-def pixelate(x: Tensor, factor: float) -> Tensor:
-    """Average into fewer pixels, then repeat them."""
+def _pixelate(x: Tensor, keys: Keys, p: Params) -> Tensor:
     matrices, shown = [], []
     for size in x.shape[2:]:
-        first, last, show = digital.bounds(size, factor)
+        first, last, show = digital.bounds(size, p["factor"])
         at = np.arange(size)[None, :]
         inside = (at >= first[:, None]) & (at < last[:, None])
         mean = inside / inside.sum(axis=1, keepdims=True)
@@ -183,9 +150,9 @@ def pixelate(x: Tensor, factor: float) -> Tensor:
     return few[:, :, shown[0]][:, :, :, shown[1]]
 
 
-def shot(x: Tensor, keys: Keys, photons: float) -> Tensor:
-    """Poisson(x·photons)/photons from the same tables and words as ``noise.shot``."""
-    cdf, start, _ = poisson_table(photons)
+def _shot(x: Tensor, keys: Keys, p: Params) -> Tensor:
+    photons = p["photons"]
+    cdf, start = poisson_table(photons)
     entries = torch.from_numpy(cdf.astype(np.int64)).to(x.device)
     starts = torch.from_numpy(start.astype(np.int64)).to(x.device)
     level = x.clamp(0, 1) * float(LEVELS)
@@ -238,8 +205,7 @@ def _smooth(x: Tensor, sigma: float) -> Tensor:
     return _correlate(_correlate(wide, taps[:, None]), taps[None, :])
 
 
-def glass(x: Tensor, keys: Keys, p: Params) -> Tensor:
-    """Blur, round down to 8 bits, move pixels, blur; the moves are drawn on the host."""
+def _glass(x: Tensor, keys: Keys, p: Params) -> Tensor:
     count, channels, height, width = x.shape
     coarse = (_smooth(x, p["sigma"]).clamp(0, 1) * 255 + 1e-4).floor() / 255
     moved = np.empty((count, height, width), np.int32)
@@ -265,8 +231,7 @@ def _motion(x: Tensor, offsets: NDArray[np.int64], weights: NDArray[np.float32])
     return total
 
 
-def _zoom(x: Tensor, p: Params) -> Tensor:
-    """The mean of an image and its enlarged copies."""
+def _zoom(x: Tensor, keys: Keys, p: Params) -> Tensor:
     layers = zoom_layers(p["end"], p["step"], *x.shape[2:])
     low_y, part_y, low_x, part_x = (torch.from_numpy(table).to(x.device) for table in layers)
     total = x.clone()
@@ -306,10 +271,7 @@ def _moved(layer: NDArray[np.float32], x: Tensor) -> Tensor:
 def _snow(x: Tensor, keys: Keys, p: Params) -> Tensor:
     layer = _moved(weather.snow_layer(keys, p, *x.shape[2:])[..., 0], x)[:, None]
     flakes = (layer * 255 + 0.5).floor() / 255
-    grey = x
-    if x.shape[1] == 3:
-        grey = 0.299 * x[:, :1] + 0.587 * x[:, 1:2] + 0.114 * x[:, 2:]
-    white = p["keep"] * x + (1 - p["keep"]) * torch.maximum(x, grey * 1.5 + 0.5)
+    white = p["keep"] * x + (1 - p["keep"]) * torch.maximum(x, _luma(x) * 1.5 + 0.5)
     return white + flakes + flakes.flip(2, 3)
 
 
@@ -351,9 +313,7 @@ def _elastic(x: Tensor, keys: Keys, p: Params) -> Tensor:
     maps = _moved(digital.affine_maps(keys, height, width, p["affine"]), x)
     fields = np.empty((2, len(keys), height, width), np.float32)
     for n, key in enumerate(keys):
-        fields[0, n], fields[1, n] = digital.displacement(
-            key, height, width, p["alpha"], p["sigma"]
-        )
+        fields[:, n] = digital.displacement(key, height, width, p["alpha"], p["sigma"])
     down, right = _moved(fields[0], x), _moved(fields[1], x)
     rows = torch.arange(height, device=x.device, dtype=torch.float32)[None, :, None]
     columns = torch.arange(width, device=x.device, dtype=torch.float32)[None, None, :]
@@ -364,8 +324,32 @@ def _elastic(x: Tensor, keys: Keys, p: Params) -> Tensor:
     return interpolate(turned, rows + down, columns + right, border=True)
 
 
-def _jpeg(x: Tensor, p: Params) -> Tensor:
+def _jpeg(x: Tensor, keys: Keys, p: Params) -> Tensor:
     pixels = np.ascontiguousarray(x.permute(0, 2, 3, 1).cpu().numpy())
     coded = np.empty_like(pixels)
     digital.jpeg(pixels, coded, int(p["quality"]))
     return torch.from_numpy(coded).permute(0, 3, 1, 2).to(x.device)
+
+
+_ON_DEVICE: dict[str, Callable[[Tensor, Keys, Params], Tensor]] = {
+    "greyscale": lambda x, keys, p: _luma(x).expand_as(x),
+    "gaussian_noise": lambda x, keys, p: x + p["scale"] * normals(_draw(x, keys, 0)),
+    "speckle_noise": lambda x, keys, p: x + x * (p["scale"] * normals(_draw(x, keys, 0))),
+    "impulse_noise": _impulse,
+    "shot_noise": _shot,
+    "gaussian_blur": lambda x, keys, p: _smooth(x, p["sigma"]),
+    "defocus_blur": _defocus,
+    "glass_blur": _glass,
+    "motion_blur": lambda x, keys, p: _motion(x, *motion_path(keys, p, -45, 45)),
+    "zoom_blur": _zoom,
+    "snow": _snow,
+    "fog": _fog,
+    "spatter": _spatter,
+    "brightness": _brightness,
+    "contrast": _contrast,
+    "saturate": _saturate,
+    "pixelate": _pixelate,
+    "jpeg_compression": _jpeg,
+    "elastic_transform": _elastic,
+}
+"""Each as the kernel of that name does it; the caller clips."""

@@ -27,6 +27,20 @@ WEYL = (0x9E3779B9, 0xBB67AE85)
 M0, M1 = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])
 W0, W1 = np.uint32(WEYL[0]), np.uint32(WEYL[1])
 
+LOG = (
+    7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+)  # fmt: skip
+NEAR = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
+)  # fmt: skip
+FAR = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
+)  # fmt: skip
+"""Coefficients of the polynomials in ``normal``."""
+
 Words = NDArray[np.uint32]
 Keys = NDArray[np.uint64]
 
@@ -99,6 +113,15 @@ def fill_tile(key: int, stream: int, tile: int, words: Words) -> None:
 
 
 @inlined
+def polynomial(at: np.float32, coefficients: tuple[float, ...]) -> np.float32:
+    """Horner's rule, highest power first, each product and sum rounded on its own."""
+    value = f(coefficients[0])
+    for coefficient in coefficients[1:]:
+        value = value * at + f(coefficient)
+    return value
+
+
+@inlined
 def normal(word: np.uint32) -> np.float32:
     """A standard normal from one word: the top bit is its sign, the rest P(|Z| > |z|).
 
@@ -111,37 +134,11 @@ def normal(word: np.uint32) -> np.float32:
     bits = y.view(np.int32)
     exponent = np.int32((bits - np.int32(0x3F3504F3)) >> np.int32(23))
     t = np.int32(bits - np.int32(exponent << np.int32(23))).view(np.float32) - f(1)
-    p = f(7.0376836292e-2)
-    p = p * t + f(-1.1514610310e-1)
-    p = p * t + f(1.1676998740e-1)
-    p = p * t + f(-1.2420140846e-1)
-    p = p * t + f(1.4249322787e-1)
-    p = p * t + f(-1.6668057665e-1)
-    p = p * t + f(2.0000714765e-1)
-    p = p * t + f(-2.4999993993e-1)
-    p = p * t + f(3.3333331174e-1)
+    p = polynomial(t, LOG)
     square = t * t
     w = -(((p * t) * square - f(0.5) * square) + t + f(exponent) * f(0.6931471805599453))
-    a = w - f(2.5)
-    near = f(2.81022636e-08)
-    near = near * a + f(3.43273939e-07)
-    near = near * a + f(-3.5233877e-06)
-    near = near * a + f(-4.39150654e-06)
-    near = near * a + f(0.00021858087)
-    near = near * a + f(-0.00125372503)
-    near = near * a + f(-0.00417768164)
-    near = near * a + f(0.246640727)
-    near = near * a + f(1.50140941)
-    b = f(np.sqrt(max(w, f(0)))) - f(3)
-    far = f(-0.000200214257)
-    far = far * b + f(0.000100950558)
-    far = far * b + f(0.00134934322)
-    far = far * b + f(-0.00367342844)
-    far = far * b + f(0.00573950773)
-    far = far * b + f(-0.0076224613)
-    far = far * b + f(0.00943887047)
-    far = far * b + f(1.00167406)
-    far = far * b + f(2.83297682)
+    near = polynomial(w - f(2.5), NEAR)
+    far = polynomial(f(np.sqrt(max(w, f(0)))) - f(3), FAR)
     z = ((near if w < f(5) else far) * (f(1) - v)) * f(1.4142135623730951)
     return -z if word >> np.uint32(31) else z
 

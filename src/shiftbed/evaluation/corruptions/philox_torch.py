@@ -8,21 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shiftbed.evaluation.corruptions.philox import MULTIPLIERS, TILE, WEYL, Keys
+from shiftbed.evaluation.corruptions.philox import FAR, LOG, MULTIPLIERS, NEAR, TILE, WEYL, Keys
 
 MASK = 0xFFFFFFFF
-LOG = (
-    -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
-    -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
-)  # fmt: skip
-NEAR = (
-    3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
-    -0.00125372503, -0.00417768164, 0.246640727, 1.50140941,
-)  # fmt: skip
-FAR = (
-    0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
-    -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
-)  # fmt: skip
 
 
 def words(keys: Keys, stream: int, count: int, device: torch.device) -> Tensor:
@@ -48,10 +36,9 @@ def words(keys: Keys, stream: int, count: int, device: torch.device) -> Tensor:
     return torch.stack(blocks, dim=2).reshape(len(keys), -1)[:, :count]
 
 
-def _polynomial(at: Tensor, first: float, rest: tuple[float, ...]) -> Tensor:
-    """Horner's rule, each product and sum rounded on its own."""
-    value = torch.full_like(at, first)
-    for coefficient in rest:
+def _polynomial(at: Tensor, coefficients: tuple[float, ...]) -> Tensor:
+    value = torch.full_like(at, coefficients[0])
+    for coefficient in coefficients[1:]:
         value = value * at + coefficient
     return value
 
@@ -68,12 +55,10 @@ def normals(drawn: Tensor) -> Tensor:
     exponent = (bits - 0x3F3504F3) >> 23
     t = (bits - (exponent << 23)).view(torch.float32) - 1
     square = t * t
-    log = ((_polynomial(t, 7.0376836292e-2, LOG) * t) * square - 0.5 * square) + t
+    log = ((_polynomial(t, LOG) * t) * square - 0.5 * square) + t
     w = -(log + exponent.float() * 0.6931471805599453)
-    near = _polynomial(w - 2.5, 2.81022636e-08, NEAR)
-    root = torch.sqrt(
-        torch.clamp(w, min=0).double()
-    ).float()  # torch rounds its float roots loosely
-    far = _polynomial(root - 3, -0.000200214257, FAR)
+    near = _polynomial(w - 2.5, NEAR)
+    root = torch.sqrt(torch.clamp(w, min=0).double()).float()  # its float roots are loose
+    far = _polynomial(root - 3, FAR)
     z = (torch.where(w < 5, near, far) * (1 - v)) * 1.4142135623730951
     return torch.where(drawn >> 31 == 1, -z, z)

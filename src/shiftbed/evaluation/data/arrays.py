@@ -67,18 +67,15 @@ class ArrayImages(RowImages):
 
     @property
     def pixels(self) -> NDArray[Any]:
-        """The whole array."""
         return self.source if isinstance(self.source, np.ndarray) else self.source.pixels
 
     def load(self, row: int) -> Image.Image:
-        """The picture: mode L, RGB or RGBA."""
         pixels = np.asarray(self.pixels[self.rows[row]])
         if self.layout == "NCHW":
             pixels = pixels.transpose(1, 2, 0)
         return picture_of(_to_bytes(pixels))
 
     def data(self, row: int) -> bytes:
-        """Form and bytes of the row."""
         shape = f"{self.pixels.dtype.str}{self.pixels.shape[1:]}"
         form = (shape if self.form is None else self.form).encode()
         return form + np.ascontiguousarray(self.pixels[self.rows[row]]).tobytes()
@@ -139,7 +136,7 @@ def _keys(path: Path, prefix: str | None, options: Options) -> tuple[str, str | 
     """Which arrays of an ``.npz`` file hold images, labels and groups."""
     names = array_names(path)
     if options.image_column is not None:
-        for asked in (options.image_column, options.label_column, options.group_column):
+        for asked in options.columns[:3]:
             if asked is not None and asked not in names:
                 raise unknown(f"array in {path}", asked, names)
         return options.image_column, options.label_column, options.group_column

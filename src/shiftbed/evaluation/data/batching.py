@@ -5,7 +5,6 @@ NumPy while it copies. No processes are started, nothing is pickled, and at most
 besides the one in use are in memory.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.data.images import cores
 from shiftbed.evaluation.data.test_set import TestSet, Unreadable, UnreadableImage
 
 Transform = Callable[[Image.Image], NDArray[np.uint8]]
@@ -56,53 +56,37 @@ def batches(
         raise InputError("rows must be a list of row numbers")
     if chosen.size and (chosen.min() < 0 or chosen.max() >= len(test_set)):
         raise InputError(f"rows must lie between 0 and {len(test_set) - 1}")
-    workers = _processors() if workers is None else workers
+    workers = cores() if workers is None else workers
     if batch_size < 1 or workers < 0 or ahead < 0:
         raise InputError("batch_size must be at least 1, workers and ahead at least 0")
     chosen = chosen.astype(np.int64)
     parts = (chosen[at : at + batch_size] for at in range(0, len(chosen), batch_size))
     tray = _Tray(test_set, transform)
-    fillings = (_Filling(tray, part) for part in parts)
-    return _in_turn(fillings) if workers == 0 else _in_threads(fillings, workers, ahead)
+    if workers == 0:
+        return (tray.batch(part, tray.prepared(part)) for part in parts)
+    return _in_threads(tray, parts, workers, ahead)
 
 
-def _processors() -> int:
-    """How many processors this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
-
-
-def _in_turn(fillings: "Iterator[_Filling]") -> Iterator[Batch]:
-    for filling in fillings:
-        filling.fill(0, len(filling.rows))
-        yield filling.batch()
-
-
-def _in_threads(fillings: "Iterator[_Filling]", workers: int, ahead: int) -> Iterator[Batch]:
-    waiting: deque[tuple[_Filling, list[Future[None]]]] = deque()
+def _in_threads(
+    tray: "_Tray", parts: Iterator[NDArray[np.int64]], workers: int, ahead: int
+) -> Iterator[Batch]:
+    waiting: deque[tuple[NDArray[np.int64], list[Future[list[_Prepared]]]]] = deque()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="images")
 
     def start() -> None:
-        filling = next(fillings, None)
-        if filling is not None:
-            size = len(filling.rows)
-            step = -(-size // (workers * _TASKS))
-            tasks = [
-                pool.submit(filling.fill, at, min(at + step, size)) for at in range(0, size, step)
-            ]
-            waiting.append((filling, tasks))
+        part = next(parts, None)
+        if part is not None:
+            step = -(-len(part) // (workers * _TASKS))
+            pieces = [part[at : at + step] for at in range(0, len(part), step)]
+            waiting.append((part, [pool.submit(tray.prepared, piece) for piece in pieces]))
 
     try:
         for _ in range(ahead + 1):
             start()
         while waiting:
-            filling, tasks = waiting.popleft()
-            for task in tasks:
-                task.result()
-            batch = filling.batch()
-            del filling, tasks
+            part, tasks = waiting.popleft()
+            batch = tray.batch(part, [one for task in tasks for one in task.result()])
+            del tasks
             if ahead:
                 start()
             yield batch
@@ -113,6 +97,9 @@ def _in_threads(fillings: "Iterator[_Filling]", workers: int, ahead: int) -> Ite
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+_Prepared = NDArray[np.uint8] | Unreadable
+
+
 class _Tray:
     """What all batches share: the transform and the shape that it makes."""
 
@@ -121,6 +108,16 @@ class _Tray:
         self.transform = transform
         self.shape: tuple[int, ...] | None = None
         self.lock = Lock()
+
+    def prepared(self, rows: NDArray[np.int64]) -> list[_Prepared]:
+        """Some images, or why they cannot be read."""
+        found: list[_Prepared] = []
+        for row in rows.tolist():
+            try:
+                found.append(self.prepare(row))
+            except UnreadableImage as error:
+                found.append(Unreadable(row, error.example, error.reason))
+        return found
 
     def prepare(self, row: int) -> NDArray[np.uint8]:
         """One image, of the shape of all."""
@@ -144,37 +141,10 @@ class _Tray:
             )
         return pixels
 
-
-class _Filling:
-    """A batch that threads are filling; each writes its own rows."""
-
-    def __init__(self, tray: _Tray, rows: NDArray[np.int64]) -> None:
-        self.tray = tray
-        self.rows = rows
-        self.pixels: NDArray[np.uint8] | None = None
-        self.failed: dict[int, Unreadable] = {}
-
-    def fill(self, start: int, stop: int) -> None:
-        """Prepare some of the images."""
-        for at in range(start, stop):
-            row = int(self.rows[at])
-            try:
-                pixels = self.tray.prepare(row)
-            except UnreadableImage as error:
-                self.failed[at] = Unreadable(row, error.example, error.reason)
-                continue
-            if self.pixels is None:
-                with self.tray.lock:
-                    if self.pixels is None:
-                        self.pixels = np.empty((len(self.rows), *pixels.shape), dtype=np.uint8)
-            self.pixels[at] = pixels
-
-    def batch(self) -> Batch:
+    def batch(self, rows: NDArray[np.int64], found: list[_Prepared]) -> Batch:
         """What was read, and what was not."""
-        pixels = self.pixels
-        if pixels is None:
-            pixels = np.empty((0, *(self.tray.shape or (0, 0, 0))), dtype=np.uint8)
-        elif self.failed:
-            pixels = np.delete(pixels, list(self.failed), axis=0)
-        rows = np.delete(self.rows, list(self.failed)) if self.failed else self.rows
-        return Batch(rows, pixels, [self.failed[at] for at in sorted(self.failed)])
+        bad = [one for one in found if isinstance(one, Unreadable)]
+        good = [one for one in found if not isinstance(one, Unreadable)]
+        none = np.empty((0, *(self.shape or (0, 0, 0))), dtype=np.uint8)
+        there = rows[~np.isin(rows, [one.row for one in bad])] if bad else rows
+        return Batch(there, np.stack(good) if good else none, bad)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from shiftbed.errors import InputError, brief
 from shiftbed.evaluation.data.images import NoImage, RowImages
-from shiftbed.evaluation.data.parquet import Columns, choose_columns, usable_ids, values
-from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered
+from shiftbed.evaluation.data.parquet import choose_columns, found_in, values
+from shiftbed.evaluation.data.raw_examples import Options, RawExamples
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,7 +26,6 @@ class HubImages(RowImages):
     column: str
 
     def data(self, row: int) -> bytes:
-        """The encoded picture, or ``NoImage``."""
         at = int(self.rows[row])
         cell = self.dataset[at : at + 1].column(self.column)[0].as_py()
         data = cell.get("bytes") if isinstance(cell, dict) else cell
@@ -65,30 +64,8 @@ def read_dataset(dataset: Any, where: str, options: Options) -> RawExamples:
     table = dataset.select_columns(names).with_format("arrow")[:] if names else None
     arrow = dataset.with_format("arrow")
     images = HubImages(dataset=arrow, column=columns.image, rows=np.arange(len(dataset)))
-    if columns.id is not None and table is not None:
-        ids: tuple[str, ...] | None = tuple(map(str, values(where, table[columns.id])))
-    else:
-        ids = _file_names(where, arrow, columns)
-    labels = groups = None
-    if columns.label is not None and table is not None:
-        labels = values(where, table[columns.label])
-    if columns.group is not None and table is not None:
-        groups = values(where, table[columns.group])
-    return RawExamples(
-        where=where,
-        examples=ids or numbered(len(dataset)),
-        images=images,
-        labels=labels,
-        classes=columns.classes,
-        groups=groups,
-    )
-
-
-def _file_names(where: str, arrow: Any, columns: Columns) -> tuple[str, ...] | None:
-    """The images' file names, a stretch at a time, if they are good ids."""
-    if columns.path is None:
-        return None
-    names: list[str | None] = []
-    for table in arrow.select_columns([columns.image]).iter(batch_size=256):
-        names += values(where, pc.struct_field(table[columns.image], "path"))
-    return usable_ids(names)
+    files: list[str | None] = []
+    if columns.id is None and columns.path is not None:
+        for some in arrow.select_columns([columns.image]).iter(batch_size=256):
+            files += values(where, pc.struct_field(some[columns.image], "path"))
+    return found_in(where, table, columns, images, files)

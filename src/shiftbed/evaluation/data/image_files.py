@@ -38,16 +38,18 @@ def read_folder(path: Path, options: Options) -> RawExamples:
             "(or unlabelled=True, or a CSV manifest with path and label)"
         )
     notes, names = [], []
-    classes = tuple(sorted(directories, key=_class_order(directories)))
+    numbers = all(name.isascii() and name.isdecimal() for name in directories)
+    classes = tuple(sorted(directories, key=int if numbers else str))
     for name in sorted(directories):
         inside = [os.path.join(name, one) for one in _walk(path / name)]
-        names += _pictures(inside)
-        loose += [one for one in inside if not _is_picture(one)]
-        if not _pictures(inside):
+        pictures = _pictures(inside)
+        names += pictures
+        loose += set(inside).difference(pictures)
+        if not pictures:
             notes.append(f"class {name!r} has no images")
     if options.unlabelled:
-        names += _pictures(loose)
-        loose = [one for one in loose if not _is_picture(one)]
+        names += (pictures := _pictures(loose))
+        loose = list(set(loose).difference(pictures))
     if loose:
         notes.append(f"not used, no images of a class: {some(sorted(loose), _NOTED)}")
     if not names:
@@ -69,17 +71,8 @@ def read_folder(path: Path, options: Options) -> RawExamples:
     )
 
 
-def _class_order(names: list[str]) -> "type[str] | type[int]":
-    """Numbers are sorted as numbers."""
-    return int if all(name.isascii() and name.isdecimal() for name in names) else str
-
-
-def _is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in EXTENSIONS
-
-
 def _pictures(names: list[str]) -> list[str]:
-    return [name for name in names if _is_picture(name)]
+    return [name for name in names if os.path.splitext(name)[1].lower() in EXTENSIONS]
 
 
 def _children(path: Path) -> tuple[list[str], list[str]]:
@@ -119,23 +112,16 @@ class FileImages(Images):
     def __len__(self) -> int:
         return len(self.names)
 
-    def path(self, row: int) -> Path:
-        """Where one is."""
-        return Path(self.root, self.names[row])
-
     def load(self, row: int) -> Image.Image:
-        """The picture, loaded, or ``NoImage``."""
         return decode_file(os.path.join(self.root, self.names[row]))
 
     def data(self, row: int) -> bytes:
-        """The encoded picture, or ``NoImage``."""
         try:
-            return self.path(row).read_bytes()
+            return Path(self.root, self.names[row]).read_bytes()
         except OSError as error:
             raise NoImage(f"cannot be read: {error.strerror}") from None
 
     def take(self, rows: NDArray[np.int64]) -> "FileImages":
-        """Only these, in this order."""
         return replace(self, names=tuple(self.names[row] for row in rows))
 
 

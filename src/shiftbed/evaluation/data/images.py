@@ -10,7 +10,9 @@ JPEG cannot be seen by any decoder; the fingerprint of the test set shows that a
 """
 
 import hashlib
+import math
 import os
+import sys
 import zlib
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +45,13 @@ _CANNOT = (
 """What PIL's decoders raise on damaged files; warnings too, where they are made errors."""
 
 
+def cores() -> int:
+    """The processors that this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class NoImage(Exception):
     """There is no picture here; the message is the reason, one line."""
 
@@ -63,14 +72,15 @@ class Images(ABC):
 
     def digests(self) -> list[bytes]:
         """SHA-256 of each picture's bytes, ``NOTHING`` where there are none."""
-        with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 1)) as pool:
-            return list(pool.map(self._digest, range(len(self))))
 
-    def _digest(self, row: int) -> bytes:
-        try:
-            return hashlib.sha256(self.data(row)).digest()
-        except NoImage:
-            return NOTHING
+        def digest(row: int) -> bytes:
+            try:
+                return hashlib.sha256(self.data(row)).digest()
+            except NoImage:
+                return NOTHING
+
+        with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 1)) as pool:
+            return list(pool.map(digest, range(len(self))))
 
     def load(self, row: int) -> Image.Image:
         """The picture, loaded, or ``NoImage``."""
@@ -88,7 +98,6 @@ class RowImages(Images):
         return len(self.rows)
 
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Only these, in this order."""
         return replace(self, rows=self.rows[rows])
 
 
@@ -114,13 +123,18 @@ def decode(file: BinaryIO) -> Image.Image:
         )
     try:
         image = Image.open(file, formats=_formats())
-        _limit(image)
+        width, height = image.size
+        most = Image.MAX_IMAGE_PIXELS or math.inf
+        if width * height > most:  # PIL only warns up to twice its limit
+            raise NoImage(f"too large: {width} × {height} pixels, at most {most} are decoded")
         if image.format == "PNG":
             _check_png(file)
         image.load()
         return image.copy() if image.format in _FRAMES_FROM_FILE else image
     except UnidentifiedImageError:
-        raise NoImage(_no_format(file)) from None
+        file.seek(0)
+        what = "not an image of a known format" if file.read(1) else "an empty file"
+        raise NoImage(what) from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise NoImage(f"too large: {brief(error)}") from None
     except _CANNOT as error:
@@ -132,14 +146,6 @@ def _formats() -> tuple[str, ...]:
     """The formats that this PIL was built with."""
     Image.init()
     return tuple(name for name in _FORMATS if name in Image.OPEN)
-
-
-def _limit(image: Image.Image) -> None:
-    """PIL only warns up to twice its limit."""
-    most = Image.MAX_IMAGE_PIXELS
-    width, height = image.size
-    if most is not None and width * height > most:
-        raise NoImage(f"too large: {width} × {height} pixels, at most {most} are decoded")
 
 
 def _check_png(file: BinaryIO) -> None:
@@ -157,8 +163,3 @@ def _check_png(file: BinaryIO) -> None:
         ):
             raise NoImage("damaged: a checksum of the PNG file is wrong")
     file.seek(here)
-
-
-def _no_format(file: BinaryIO) -> str:
-    file.seek(0)
-    return "not an image of a known format" if file.read(1) else "an empty file"

@@ -143,7 +143,6 @@ class ItemImages(RowImages):
         return to_bytes(pixels[None], what, self.layout)[0][0], label
 
     def load(self, row: int) -> Image.Image:
-        """The picture, a PIL image in its own mode."""
         image = self.item(row)[0]
         return image if isinstance(image, Image.Image) else picture_of(image)
 

@@ -8,8 +8,7 @@ from Hugging Face's description of the features in the schema's metadata, and ch
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,24 +52,43 @@ class ParquetImages(RowImages):
     leaf: str
     starts: tuple[NDArray[np.int64], ...]
     """For each file the first row of each of its row groups, and the number of rows."""
-    recent: "_Recent" = field(init=False, repr=False)
+    recent: "OrderedDict[tuple[int, int], Any]" = field(init=False, repr=False)
+    lock: threading.Lock = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "recent", _Recent())
+        object.__setattr__(self, "recent", OrderedDict())
+        object.__setattr__(self, "lock", threading.Lock())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "recent"}
+        return {key: value for key, value in vars(self).items() if key not in ("recent", "lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.__post_init__()
 
     def data(self, row: int) -> bytes:
-        """The encoded picture, or ``NoImage``."""
         number, at = map(int, self.rows[row])
         group = int(np.searchsorted(self.starts[number], at, side="right")) - 1
-        cells = self.recent.get(number, group, self.read)
-        return _cell(cells, at - int(self.starts[number][group]))
+        cells = self._kept((number, group))
+        if isinstance(cells, NoImage):
+            raise NoImage(str(cells))
+        data = cells[at - int(self.starts[number][group])].as_py()
+        if data is None:
+            raise NoImage("its Parquet file holds no bytes for it, at most a path")
+        return bytes(data)
+
+    def _kept(self, key: tuple[int, int]) -> Any:
+        """A row group, or why it cannot be read; threads wait for the one that reads it."""
+        with self.lock:
+            if key not in self.recent:
+                try:
+                    self.recent[key] = self.read(*key)
+                except NoImage as error:
+                    self.recent[key] = error
+            self.recent.move_to_end(key)
+            while len(self.recent) > _KEPT:
+                self.recent.popitem(last=False)
+            return self.recent[key]
 
     def read(self, number: int, group: int) -> pa.ChunkedArray:
         """The cells of one row group."""
@@ -82,39 +100,6 @@ class ParquetImages(RowImages):
         except _DAMAGED as error:
             raise NoImage(f"its Parquet file cannot be read: {brief(error)}") from None
         return pc.struct_field(column, "bytes") if pa.types.is_struct(column.type) else column
-
-
-class _Recent:
-    """The last few row groups; a thread that needs one which is being read waits for it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._slots: OrderedDict[tuple[int, int], Future[Any]] = OrderedDict()
-
-    def get(self, number: int, group: int, read: Callable[[int, int], Any]) -> Any:
-        """A row group, read unless it is there."""
-        key = (number, group)
-        with self._lock:
-            slot = self._slots.get(key)
-            mine = slot is None
-            if slot is None:
-                slot = self._slots[key] = Future()
-            self._slots.move_to_end(key)
-            while len(self._slots) > _KEPT:
-                self._slots.popitem(last=False)
-        if mine:
-            try:
-                slot.set_result(read(number, group))
-            except BaseException as error:
-                slot.set_exception(error)
-        return slot.result()
-
-
-def _cell(cells: pa.ChunkedArray, at: int) -> bytes:
-    data = cells[at].as_py()
-    if data is None:
-        raise NoImage("its Parquet file holds no bytes for it, at most a path")
-    return bytes(data)
 
 
 def read_parquet(paths: list[Path], options: Options) -> RawExamples:
@@ -129,24 +114,39 @@ def read_parquet(paths: list[Path], options: Options) -> RawExamples:
     if not sum(sizes):
         raise InputError(f"{where}: no rows")
     table = pa.concat_tables([file.table for file in files])
-    rows = np.column_stack(
-        [
-            np.repeat(np.arange(len(sizes)), sizes),
-            np.concatenate([np.arange(size) for size in sizes]),
-        ]
+    each = [np.stack([np.full(n, at), np.arange(n)], axis=1) for at, n in enumerate(sizes)]
+    rows = np.concatenate(each)
+    images = ParquetImages(
+        paths=tuple(str(path.absolute()) for path in paths),
+        leaf=columns.leaf,
+        starts=tuple(file.starts for file in files),
+        rows=rows,
     )
+    names: Sequence[str | None] = ()
+    if columns.id is None and columns.path is not None:
+        names = values(where, pc.struct_field(table[columns.image], "path"))
+    return found_in(where, table, columns, images, names)
+
+
+def found_in(
+    where: str, table: Any, columns: Columns, images: RowImages, files: Sequence[str | None]
+) -> RawExamples:
+    """What a table says of its images.
+
+    Ids are the column asked for, else the files' names if they are good ids, else row numbers.
+    """
+
+    def column(name: str | None) -> Any:
+        return None if name is None else values(where, table[name])
+
+    ids = usable_ids(files) if columns.id is None else tuple(map(str, column(columns.id)))
     return RawExamples(
         where=where,
-        examples=_ids(where, table, columns, len(rows)),
-        images=ParquetImages(
-            paths=tuple(str(path.absolute()) for path in paths),
-            leaf=columns.leaf,
-            starts=tuple(file.starts for file in files),
-            rows=rows,
-        ),
-        labels=None if columns.label is None else values(where, table[columns.label]),
+        examples=ids or numbered(len(images)),
+        images=images,
+        labels=column(columns.label),
         classes=columns.classes,
-        groups=None if columns.group is None else values(where, table[columns.group]),
+        groups=column(columns.group),
     )
 
 
@@ -177,25 +177,12 @@ def _read_file(path: Path, options: Options) -> _File:
     return _File(columns, table, starts)
 
 
-def _ids(where: str, table: pa.Table, columns: Columns, size: int) -> tuple[str, ...]:
-    """The column asked for, else the files' names if they are good ids, else row numbers."""
-    if columns.id is not None:
-        return tuple(map(str, values(where, table[columns.id])))
-    if columns.path is not None:
-        ids = usable_ids(values(where, pc.struct_field(table[columns.image], "path")))
-        if ids is not None:
-            return ids
-    return numbered(size)
-
-
 def choose_columns(where: str, schema: pa.Schema, options: Options) -> Columns:
     """The columns that were asked for, or else the only ones that fit."""
     features = _features(schema)
-    for asked in (options.image_column, options.label_column, options.group_column):
+    for asked in options.columns:
         if asked is not None and asked not in schema.names:
             raise unknown(f"column in {where}", asked, schema.names)
-    if options.id_column is not None and options.id_column not in schema.names:
-        raise unknown(f"column in {where}", options.id_column, schema.names)
     image = options.image_column or _image(where, schema)
     kind = schema.field(image).type
     if not _holds_bytes(kind):

@@ -8,15 +8,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
+from shiftbed.catalogue.maps import imagenet_synsets
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data.images import Images
 
@@ -38,6 +36,11 @@ class Options:
     layout: str | None = None
     root: str | Path | None = None
     unlabelled: bool = False
+
+    @property
+    def columns(self) -> tuple[str | None, ...]:
+        """What was asked for by name."""
+        return self.image_column, self.label_column, self.group_column, self.id_column
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,7 +105,8 @@ def _encode_each(
 ) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
     """Single labels as class numbers, and the classes they are numbered by."""
     names = [label for label in listed if isinstance(label, str)]
-    if not names or (not _all_in(names, classes) and all(map(_is_number, names))):
+    numeric = all(re.fullmatch(r"-?[0-9]{1,18}", name) for name in names)
+    if numeric and not (names and classes is not None and set(names) <= set(classes)):
         numbers = [-1 if label is None else _number(label, where) for label in listed]
         return _in_range(np.array(numbers, dtype=np.int64), classes, where), classes
     classes = tuple(sorted(set(names))) if classes is None else classes
@@ -125,14 +129,6 @@ def _plain(label: Any) -> Any:
     if isinstance(label, (set, frozenset)):
         label = list(label)
     return (label.strip() or None) if isinstance(label, str) else label
-
-
-def _all_in(names: list[str], classes: tuple[str, ...] | None) -> bool:
-    return classes is not None and set(names) <= set(classes)
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-?[0-9]{1,18}", text) is not None
 
 
 def _number(label: Any, where: str) -> int:
@@ -165,7 +161,7 @@ def read_classes(classes: str | Path | Sequence[str] | None) -> tuple[str, ...] 
     if classes is None:
         return None
     if classes == IMAGENET:
-        return _imagenet()
+        return imagenet_synsets()
     if isinstance(classes, (str, Path)):
         try:
             text = Path(classes).read_text("utf-8-sig")
@@ -179,13 +175,6 @@ def read_classes(classes: str | Path | Sequence[str] | None) -> tuple[str, ...] 
     if not names or len(set(names)) < len(names):
         raise InputError("classes: expected at least one name, all different")
     return names
-
-
-@cache
-def _imagenet() -> tuple[str, ...]:
-    """WordNet ids of ImageNet's classes, in the order of their indices."""
-    data = (files("shiftbed") / "published_tables" / "imagenet-classes.parquet").read_bytes()
-    return tuple(pl.read_parquet(data)["synset"].to_list())
 
 
 def label_sets_of(

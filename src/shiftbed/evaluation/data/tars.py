@@ -34,7 +34,6 @@ class TarImages(RowImages):
     paths: tuple[str, ...]
 
     def data(self, row: int) -> bytes:
-        """The encoded picture, or ``NoImage``."""
         number, offset, size = map(int, self.rows[row])
         if size < 0:
             raise NoImage("its tar holds a label but no image for it")
@@ -67,7 +66,10 @@ def read_tars(paths: list[Path], options: Options) -> RawExamples:
     samples = [(number, one) for number, shard in enumerate(shards) for one in shard]
     where = some([str(path) for path in paths], 1)
     wanted = _image_fields(where, [one for _, one in samples], options)
-    places = [(number, *_place(one, wanted)) for number, one in samples]
+    places = [
+        (number, *next((one.places[end] for end in wanted if end in one.places), (0, -1)))
+        for number, one in samples
+    ]
     keys = [one.key for _, one in samples]
     if len(set(keys)) < len(keys):
         keys = [f"{paths[number].stem}/{one.key}" for number, one in samples]
@@ -179,8 +181,3 @@ def _image_fields(where: str, samples: list[_Sample], options: Options) -> tuple
     if any(len(one.places.keys() & set(plain)) > 1 for one in samples):
         raise InputError(f"{where}: images end in {some(plain)}; say which (image_column=)")
     return tuple(plain)
-
-
-def _place(sample: _Sample, wanted: tuple[str, ...]) -> tuple[int, int]:
-    """Offset and size of a sample's image, size −1 if it has none."""
-    return next((sample.places[one] for one in wanted if one in sample.places), (0, -1))

@@ -16,13 +16,12 @@ from PIL import Image
 
 from shiftbed.errors import InputError, brief
 from shiftbed.evaluation.compat import ensure_torchvision
-from shiftbed.evaluation.models.base import Model, versions
+from shiftbed.evaluation.models.base import Model
 from shiftbed.evaluation.models.checkpoints import digest, hub_file
 from shiftbed.evaluation.models.spec import Request
-from shiftbed.evaluation.models.torch_model import seeded, wrap
+from shiftbed.evaluation.models.torch_model import seeded, wrap_for
 from shiftbed.evaluation.preprocessing import INTERPOLATIONS, Preprocessing
 
-KEYS = ("pretrained", "revision", "seed", "num_classes")
 WEIGHTS: tuple[str, ...] = ("model.safetensors", "pytorch_model.bin")
 _SAMPLINGS = {int(sampling): name for name, sampling in INTERPOLATIONS.items()}
 _AGREE = 0.5 / 255
@@ -34,7 +33,7 @@ def load(request: Request) -> Model:
     ensure_torchvision()
     from shiftbed.evaluation.models.modules import Named
 
-    request.check_keys(*KEYS)
+    request.check_keys("pretrained", "revision", "seed", "num_classes")
     pretrained = request.flag("pretrained", True)
     folder = _folder(request, pretrained)
     with _quiet():
@@ -45,27 +44,15 @@ def load(request: Request) -> Model:
     files = [p for p in files if p.suffix in (".safetensors", ".bin")]
     query: dict[str, str | int | None] = {"revision": request.text("revision")}
     if not pretrained:
-        query |= {"pretrained": "false", "seed": request.seed}
+        query |= request.drawn
     elif Path(request.spec.name).expanduser().is_dir():
         query["weights"] = "+".join(digest(p)[:12] for p in files)
     labels: dict[int, str] = network.config.id2label
     name = Path(request.spec.name).name if "weights" in query else request.spec.name
-    return wrap(
-        Named(network),
-        id=request.identity(name, native, used, **query),
-        preprocessing=used,
-        facts={
-            "spec": request.spec.text,
-            "architecture": type(network).__name__,
-            "weights": {p.name: digest(p) for p in files}
-            if pretrained
-            else {"random": True, "seed": request.seed},
-            "libraries": versions("torch", "transformers"),
-        },
-        device=request.device,
-        precision=request.precision,
-        class_names=tuple(labels[i] for i in sorted(labels)),
-    )
+    weights = {p.name: digest(p) for p in files} if pretrained else None
+    facts = request.facts(type(network).__name__, weights, "torch", "transformers")
+    names = tuple(labels[i] for i in sorted(labels))
+    return wrap_for(request, Named(network), name, native, used, facts, query, names)
 
 
 def preprocessing_of(config: Mapping[str, Any]) -> Preprocessing:

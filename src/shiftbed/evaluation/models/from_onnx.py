@@ -4,7 +4,6 @@ Layout, size, channels and type of the input come from the graph; the rest of th
 from ``NAME.preprocessing.json`` beside it or from keys. A graph that takes uint8 needs neither.
 """
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief
-from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, versions
+from shiftbed.evaluation.data.images import cores
+from shiftbed.evaluation.models.base import Floats, FunctionModel, Model
 from shiftbed.evaluation.models.checkpoints import digest, existing
 from shiftbed.evaluation.models.spec import Request, native_preprocessing, stamp
 from shiftbed.evaluation.preprocessing import Preprocessing
@@ -75,12 +75,7 @@ def load(request: Request) -> Model:
         id=request.identity(stamp(file), native, used),
         classes=_classes(graph, used, file),
         preprocessing=used,
-        facts={
-            "spec": request.spec.text,
-            "architecture": "onnx",
-            "weights": {"file": file.name, "sha256": digest(file)},
-            "libraries": versions("onnxruntime"),
-        },
+        facts=request.facts("onnx", file, "onnxruntime"),
         device=request.device,
         content=digest(file),
         function=graph,
@@ -105,11 +100,7 @@ _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(ui
 def threads() -> int:
     """torch's number of threads where torch is loaded, else the cores this process may use."""
     torch = sys.modules.get("torch")
-    if torch is not None:
-        return int(torch.get_num_threads())
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return cores() if torch is None else int(torch.get_num_threads())
 
 
 def open_graph(file: Path, device: str = "cpu") -> Graph:

@@ -31,14 +31,13 @@ from shiftbed.evaluation.models.checkpoints import (
     url_file,
 )
 from shiftbed.evaluation.models.spec import Request, stamp
-from shiftbed.evaluation.models.torch_model import seeded, wrap
+from shiftbed.evaluation.models.torch_model import seeded, wrap_for
 from shiftbed.evaluation.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-KEYS = ("pretrained", "weights", "classes", "templates", "seed")
 TEMPLATES = (
     "a photo of a {}.",
     "a close-up of a {}.",
@@ -62,10 +61,11 @@ def load(request: Request) -> Model:
     """Build a contrastive model and turn its class names into a classifier's last layer."""
     ensure_torchvision()
     import open_clip
+    import torch
 
     from shiftbed.evaluation.models.modules import ZeroShot
 
-    request.check_keys(*KEYS)
+    request.check_keys("pretrained", "weights", "classes", "templates", "seed")
     architecture, _, tag = request.spec.name.partition("/")
     config = _checked(architecture, tag, request)
     prompts = _prompts(request)
@@ -75,33 +75,28 @@ def load(request: Request) -> Model:
     native = preprocessing_of(open_clip.get_model_preprocess_cfg(network))
     used = request.preprocess(native)
     source = digest(file) if file else f"seed {request.seed}"
-    key = _key(architecture, source, request.class_names, prompts)
+    library = versions("open_clip_torch")
+    parts = [architecture, source, list(request.class_names), list(prompts), library]
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     features = remembered(
         f"text-features/{key}.npy",
         lambda: text_features(network, _tokenizer(architecture), request.class_names, prompts),
     )
-    query: dict[str, str | int | None] = {"prompts": key[:12]}
-    if file is None:
-        query |= {"pretrained": "false", "seed": request.seed}
-    elif request.weights is not None:
+    names, query = request.class_names, {"prompts": key[:12]} | (request.drawn if not file else {})
+    if file is not None and request.weights is not None:
         query["weights"] = stamp(file)
-    return wrap(
-        ZeroShot(network.visual, *_head(network, features)),
-        id=request.identity(request.spec.name, native, used, **query),
-        preprocessing=used,
-        facts={
-            "spec": request.spec.text,
-            "architecture": architecture,
-            "weights": {"file": file.name, "sha256": digest(file), "tag": tag}
-            if file
-            else {"random": True, "seed": request.seed},
-            "zero_shot": {"templates": list(prompts), "classes": list(request.class_names)},
-            "libraries": versions("torch", "open_clip_torch"),
-        },
-        device=request.device,
-        precision=request.precision,
-        class_names=request.class_names,
+    about = {"templates": list(prompts), "classes": list(names)}
+    facts = request.facts(architecture, file, "torch", "open_clip_torch", zero_shot=about)
+    if file is not None:
+        facts["weights"]["tag"] = tag
+    bias = getattr(network, "logit_bias", None)
+    head = ZeroShot(
+        network.visual,
+        torch.from_numpy(np.array(features)),
+        scale=float(network.logit_scale.exp()),
+        bias=0.0 if bias is None else float(bias),
     )
+    return wrap_for(request, head, request.spec.name, native, used, facts, query, names)
 
 
 def preprocessing_of(config: Mapping[str, Any]) -> Preprocessing:
@@ -252,17 +247,3 @@ def _check_text_tower(architecture: str) -> None:
                 f"open_clip:{architecture} needs the text model of {repository}, which is not in "
                 f"the hub cache {constants.HF_HUB_CACHE} and could not be fetched ({reason})"
             )
-
-
-def _head(network: Any, features: Floats) -> tuple[Any, float, float]:
-    """Text features, scale and bias of the logits."""
-    import torch
-
-    bias = getattr(network, "logit_bias", None)
-    scale = float(network.logit_scale.exp())
-    return torch.from_numpy(np.array(features)), scale, 0.0 if bias is None else float(bias)
-
-
-def _key(architecture: str, source: str, names: Sequence[str], templates: Sequence[str]) -> str:
-    parts = [architecture, source, list(names), list(templates), versions("open_clip_torch")]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, versions
+from shiftbed.evaluation.models.base import Floats, FunctionModel, Model
 from shiftbed.evaluation.models.checkpoints import digest, existing
 from shiftbed.evaluation.models.spec import Request, native_preprocessing, stamp
 from shiftbed.evaluation.preprocessing import Preprocessing
@@ -60,12 +60,7 @@ def load(request: Request) -> Model:
     estimator = _read(file, request.trusted)
     native = native_preprocessing(request, file, needed=("std",))
     changed = None if layout_of(request) == "hwc" else layout_of(request)
-    facts = {
-        "spec": request.spec.text,
-        "architecture": type(estimator).__name__,
-        "weights": {"file": file.name, "sha256": digest(file)},
-        "libraries": versions("scikit-learn", "skops"),
-    }
+    facts = request.facts(type(estimator).__name__, file, "scikit-learn", "skops")
     return estimator_model(
         estimator,
         request,

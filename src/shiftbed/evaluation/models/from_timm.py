@@ -12,25 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.compat import ensure_torchvision
-from shiftbed.evaluation.models.base import Model, versions
-from shiftbed.evaluation.models.checkpoints import digest, fit, hub_file, read_state, url_file
+from shiftbed.evaluation.models.base import Model
+from shiftbed.evaluation.models.checkpoints import fit, hub_file, read_state, url_file
 from shiftbed.evaluation.models.spec import Request, stamp
-from shiftbed.evaluation.models.torch_model import seeded, wrap
+from shiftbed.evaluation.models.torch_model import seeded, wrap_for
 from shiftbed.evaluation.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-KEYS = (
-    "pretrained",
-    "weights",
-    "num_classes",
-    "seed",
-    "in_chans",
-    "img_size",
-    "test_size",
-)
+KEYS = ("pretrained", "weights", "num_classes", "seed", "in_chans", "img_size", "test_size")
 
 
 def load(request: Request) -> Model:
@@ -42,44 +34,32 @@ def load(request: Request) -> Model:
     architecture, tag = _checked_name(request.spec.name)
     config = _config(get_pretrained_cfg(request.spec.name))
     pretrained = request.flag("pretrained", request.weights is None)
-    if pretrained and request.weights is None and not _source(config):
+    somewhere = config.get("hf_hub_id") or config.get("url")
+    if pretrained and request.weights is None and not somewhere:
         raise InputError(f"timm has no weights for {request.spec.name}: give weights=FILE")
     native = preprocessing_of(config)
     if request.integer("in_chans") == 1:
         native = native.override(mode="L")
     used = request.preprocess(_sized(request, config, native))
     options = _options(request, config, used)
-    file = request.weights
+    file, name = request.weights, architecture
     query: dict[str, str | int | None] = {"in_chans": request.integer("in_chans")}
     if file is not None:
         network = _from_file(architecture, file, config, options)
         query["weights"] = stamp(file)
-        name = architecture
     elif pretrained:
         file = _cached(config, request.spec.text)
         network = _from_hub(request.spec.name, file, config, options)
         tag = tag or str(config["tag"] or "")
-        name = f"{architecture}.{tag}" if tag else architecture
+        name = f"{architecture}.{tag}" if tag else name
     else:
         with seeded(request.seed):
             network = _create(architecture, options)
-        query |= {"pretrained": "false", "seed": request.seed}
-        query["num_classes"] = options.get("num_classes")
-        name = architecture
-    facts = {
-        "spec": request.spec.text,
-        "architecture": architecture,
-        "weights": _weights(file, pretrained, tag, request.seed),
-        "libraries": versions("torch", "timm"),
-    }
-    return wrap(
-        network,
-        id=request.identity(name, native, used, **query),
-        preprocessing=used,
-        facts=facts,
-        device=request.device,
-        precision=request.precision,
-    )
+        query |= {**request.drawn, "num_classes": options.get("num_classes")}
+    facts = request.facts(architecture, file, "torch", "timm")
+    if file is not None and pretrained and tag:
+        facts["weights"]["tag"] = tag
+    return wrap_for(request, network, name, native, used, facts, query)
 
 
 def preprocessing_of(config: Mapping[str, Any]) -> Preprocessing:
@@ -190,20 +170,9 @@ def _from_hub(
     return _create(name, options, pretrained=True, pretrained_cfg_overlay=overlay)
 
 
-def _source(config: Mapping[str, Any]) -> str:
-    return str(config.get("hf_hub_id") or config.get("url") or "")
-
-
 def _cached(config: Mapping[str, Any], what: str) -> Path:
     if not config.get("hf_hub_id"):
         return url_file(str(config["url"]), what)
     name = config.get("hf_hub_filename")
     names = (str(name),) if name else ("model.safetensors", "pytorch_model.bin")
     return hub_file(str(config["hf_hub_id"]), names, what)
-
-
-def _weights(file: Path | None, pretrained: bool, tag: str, seed: int) -> dict[str, Any]:
-    if file is None:
-        return {"random": True, "seed": seed}
-    found: dict[str, Any] = {"file": file.name, "sha256": digest(file)}
-    return found | {"tag": tag} if pretrained and tag else found

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,7 @@ def load(request: Request) -> Model:
         return _own(file, name, request)
     if kind not in _LIBRARIES:
         raise unknown("kind of architecture", kind, (*_LIBRARIES, "python"))
-    return _of_library(file, kind, name, request)
-
-
-def _of_library(file: Path, kind: str, name: str, request: Request) -> Model:
-    """The same as ``KIND:NAME?weights=FILE``, and under that name."""
-    from importlib import import_module
-
+    # the same as KIND:NAME?weights=FILE, and under that name
     query = {k: v for k, v in request.spec.query.items() if k != "arch"}
     spec = Spec(text=request.spec.text, prefix=kind, name=name, query=query)
     loader = import_module(f"shiftbed.evaluation.models.from_{kind}")
@@ -85,6 +80,8 @@ def _exported(file: Path, request: Request) -> Model:
 
     request.check_keys("arch", "num_classes")
     request.only_float32()
+    if request.device != "cpu":
+        raise InputError(f"{request.spec.text}: exported programs run on the cpu only")
     program = load_program(file)
     batch, channels, *size = _input(program, file)
     if batch is not None:
@@ -95,15 +92,12 @@ def _exported(file: Path, request: Request) -> Model:
     known = (size[0], size[1]) if size[0] and size[1] else None
     native = native_preprocessing(request, file, size=known, channels=channels)
     used = request.preprocess(native)
-    module = program.module()
-    for parameter in module.parameters():
-        parameter.requires_grad_(False)
     return wrap(
-        Unregistered(module),
+        Unregistered(program.module().requires_grad_(False)),
         id=request.identity(stamp(file), native, used),
         preprocessing=used,
-        facts={"spec": request.spec.text, "architecture": "exported program", **_facts(file)},
-        device=_cpu_only(request),
+        facts=request.facts("exported program", file, "torch"),
+        device=request.device,
         channels_last=False,
         content=digest(file),
     )
@@ -117,19 +111,6 @@ def _input(program: Any, file: Path) -> list[int | None]:
     if len(names) != 1 or len(shapes) != 1 or len(shapes[0]) != 4:
         raise InputError(f"{file}: must take one image batch (N, C, H, W), takes {len(names)}")
     return [side if isinstance(side, int) else None for side in shapes[0]]
-
-
-def _cpu_only(request: Request) -> str:
-    if request.device != "cpu":
-        raise InputError(f"{request.spec.text}: exported programs run on the cpu only")
-    return request.device
-
-
-def _facts(file: Path) -> dict[str, Any]:
-    return {
-        "weights": {"file": file.name, "sha256": digest(file)},
-        "libraries": versions("torch"),
-    }
 
 
 _RECORDS = re.compile(
@@ -209,20 +190,17 @@ def _check_record(file: Path, name: str, archive: Any) -> None:
             ):
                 raise InputError(f"{file}: refused, {tensor} is pickled, not a plain tensor")
     elif name.startswith("data/sample_inputs/"):
-        _check_tensors(file, archive.read_bytes(name))
+        import torch
+
+        data = archive.read_bytes(name)
+        try:
+            if data:
+                torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+        except Exception:
+            raise InputError(f"{file}: refused, its sample inputs are more than tensors") from None
     elif name.startswith("models/"):
         for key, value in _texts(json.loads(archive.read_string(name))):
             _check_text(file, key, value)
-
-
-def _check_tensors(file: Path, data: bytes) -> None:
-    import torch
-
-    try:
-        if data:
-            torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
-    except Exception:
-        raise InputError(f"{file}: refused, its sample inputs are more than tensors") from None
 
 
 def _texts(node: Any, key: str = "") -> Iterator[tuple[str, str]]:

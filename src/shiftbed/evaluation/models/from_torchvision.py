@@ -7,21 +7,21 @@ Keys: ``pretrained`` (true; false draws weights from ``seed``), ``weights`` (a l
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import unknown
 from shiftbed.evaluation.compat import ensure_torchvision
-from shiftbed.evaluation.models.base import Model, versions
-from shiftbed.evaluation.models.checkpoints import digest, fit, read_state, url_file
+from shiftbed.evaluation.models.base import Model
+from shiftbed.evaluation.models.checkpoints import fit, read_state, url_file
 from shiftbed.evaluation.models.spec import Request, stamp
-from shiftbed.evaluation.models.torch_model import seeded, wrap
+from shiftbed.evaluation.models.torch_model import seeded, wrap_for
 from shiftbed.evaluation.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-KEYS = ("pretrained", "weights", "num_classes", "seed")
 _INITIALISED = ("googlenet", "inception_v3")
 """These two ask to be told that their weights are to be drawn."""
 
@@ -31,7 +31,7 @@ def load(request: Request) -> Model:
     ensure_torchvision()
     from torchvision.models import get_model
 
-    request.check_keys(*KEYS)
+    request.check_keys("pretrained", "weights", "num_classes", "seed")
     name, _, tag = request.spec.name.partition("/")
     entry = _entry(name, tag)
     pretrained = request.flag("pretrained", request.weights is None)
@@ -39,37 +39,23 @@ def load(request: Request) -> Model:
     used = request.preprocess(native)
     classes = request.integer("num_classes") or request.classes
     query: dict[str, str | int | None] = {}
-    if request.weights is None and pretrained:
+    file, shown, names = request.weights, name, ()
+    if file is not None:
+        network = _from_file(name, file, classes)
+        query["weights"] = stamp(file)
+    elif pretrained:
         file = url_file(entry.url, request.spec.text)
         with _tensors_only():
             network = get_model(name, weights=entry)
-        weights: dict[str, Any] = {"file": file.name, "sha256": digest(file), "tag": entry.name}
-        shown = f"{name}/{entry.name}"
-    elif request.weights is not None:
-        network = _from_file(name, request, classes)
-        query["weights"] = stamp(request.weights)
-        weights = {"file": request.weights.name, "sha256": digest(request.weights)}
-        shown = name
+        shown, names = f"{name}/{entry.name}", tuple(entry.meta.get("categories", ()))
     else:
         with seeded(request.seed):
             network = _empty(name, classes)
-        query |= {"pretrained": "false", "seed": request.seed, "num_classes": classes}
-        weights, shown = {"random": True, "seed": request.seed}, name
-    names = entry.meta.get("categories", ()) if "tag" in weights else ()
-    return wrap(
-        network,
-        id=request.identity(shown, native, used, **query),
-        preprocessing=used,
-        facts={
-            "spec": request.spec.text,
-            "architecture": name,
-            "weights": weights,
-            "libraries": versions("torch", "torchvision"),
-        },
-        device=request.device,
-        precision=request.precision,
-        class_names=tuple(names),
-    )
+        query = {**request.drawn, "num_classes": classes}
+    facts = request.facts(name, file, "torch", "torchvision")
+    if shown != name:
+        facts["weights"]["tag"] = entry.name
+    return wrap_for(request, network, shown, native, used, facts, query, names)
 
 
 def preprocessing_of(preset: Any) -> Preprocessing:
@@ -108,20 +94,15 @@ def _empty(name: str, classes: int | None) -> "nn.Module":
     return network
 
 
-def _from_file(name: str, request: Request, classes: int | None) -> "nn.Module":
+def _from_file(name: str, file: Path, classes: int | None) -> "nn.Module":
     """A local state dict; the number of classes is read from its last layer."""
-    if request.weights is None:
-        raise InputError(f"{request.spec.text}: weights are missing")
-    state = read_state(request.weights)
-    if classes is None:
-        network = _empty(name, None)
-        last = [n for n in network.state_dict() if n.endswith(".weight")][-1]
-        if last not in state or len(state[last]) == len(network.state_dict()[last]):
-            fit(network, state, request.weights)
-            return network
-        classes = len(state[last])
+    state = read_state(file)
     network = _empty(name, classes)
-    fit(network, state, request.weights)
+    own = network.state_dict()
+    last = [n for n in own if n.endswith(".weight")][-1]
+    if classes is None and last in state and len(state[last]) != len(own[last]):
+        network = _empty(name, len(state[last]))
+    fit(network, state, file)
     return network
 
 
@@ -134,7 +115,5 @@ def _tensors_only() -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        os.environ.pop(name)
+        os.environ.update({} if before is None else {name: before})

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.models.base import versions
 from shiftbed.evaluation.models.checkpoints import digest
 from shiftbed.evaluation.preprocessing import Preprocessing
 
@@ -84,11 +85,9 @@ class Request:
 
     def integer(self, key: str) -> int | None:
         value = self.spec.query.get(key)
-        if value is None:
-            return None
-        if not value.isdecimal():
+        if value is not None and not value.isdecimal():
             raise InputError(f"{self.spec.text}: {key} must be a whole number, got {value!r}")
-        return int(value)
+        return None if value is None else int(value)
 
     @property
     def seed(self) -> int:
@@ -114,6 +113,26 @@ class Request:
             found["precision"] = self.precision
         tail = "&".join(f"{k}={found[k]}" for k in sorted(found))
         return f"{self.spec.prefix}:{name}" + (f"?{tail}" if tail else "")
+
+    @property
+    def drawn(self) -> dict[str, str | int | None]:
+        """The part of an id that says that weights are random."""
+        return {"pretrained": "false", "seed": self.seed}
+
+    def facts(
+        self,
+        architecture: str,
+        weights: Path | Mapping[str, Any] | None,
+        *libraries: str,
+        **more: Any,
+    ) -> dict[str, Any]:
+        """What the record says of a model: None are random weights, drawn with the seed."""
+        if isinstance(weights, Path):
+            weights = {"file": weights.name, "sha256": digest(weights)}
+        elif weights is None:
+            weights = {"random": True, "seed": self.seed}
+        known = {"spec": self.spec.text, "architecture": architecture, "weights": weights}
+        return {**known, **more, "libraries": versions(*libraries)}
 
     def expect(self, classes: int) -> None:
         """Refuse a model whose number of classes is not the one asked for."""
@@ -149,12 +168,11 @@ def _value(key: str, text: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        whole = all(isinstance(v, int) for v in value)
-        if whole and value[0] == value[1]:
-            return str(value[0])
-        return ("x" if whole else ",").join(f"{v:g}" if not whole else str(v) for v in value)
-    return str(value)
+    if not isinstance(value, tuple):
+        return str(value)
+    if not all(isinstance(v, int) for v in value):
+        return ",".join(f"{v:g}" for v in value)
+    return str(value[0]) if value[0] == value[1] else "x".join(map(str, value))
 
 
 def sidecar_of(file: Path) -> Path:
@@ -184,8 +202,7 @@ def native_preprocessing(
         known["size"] = size
     place = sidecar_of(file)
     if place.is_file():
-        known |= _read(place)
-        return Preprocessing.from_dict(known)
+        return Preprocessing.from_dict(known | _read(place))
     needed = needed if size is not None else ("size", *needed)
     if not request.asks_for(*needed):
         raise InputError(

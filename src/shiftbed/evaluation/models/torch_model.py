@@ -6,13 +6,14 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
 from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.models.base import Floats, Model, Pixels, check_pixels
+from shiftbed.evaluation.models.spec import Request
 from shiftbed.evaluation.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ class TorchModel(Model):
     differentiable: ClassVar[bool] = True
 
     def _content(self) -> str | None:
-        """SHA-256 of each part's name, class and settings, and each weight's name and bytes."""
         return self.content or network_digest(self.module)
 
     def tensor(self, pixels: Pixels, *, within: bool = True) -> "torch.Tensor":
@@ -83,7 +83,11 @@ def wrap(
 
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
-    place = _device(device)
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise InputError(f"device {device!r} cannot be used: {brief(error)}") from None
     module = Normalised(
         network, preprocessing.mean, preprocessing.std, dtype=getattr(torch, precision)
     )
@@ -102,7 +106,36 @@ def wrap(
         channels_last=channels_last,
         content=content,
     )
-    return _with_classes(model)
+    shape = (1, preprocessing.channels, *preprocessing.size)
+    try:
+        found = model.logits(np.zeros(shape, np.float32))
+    except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as error:
+        raise InputError(f"{id} does not take an image of shape {shape}: {brief(error)}") from error
+    if found.ndim != 2 or len(found) != 1:
+        raise InputError(f"{id} must return (N, classes) logits, got {found.shape} for N = 1")
+    return replace(model, classes=found.shape[1])
+
+
+def wrap_for(
+    request: Request,
+    network: "nn.Module",
+    name: str,
+    native: Preprocessing,
+    used: Preprocessing,
+    facts: Mapping[str, Any],
+    query: Mapping[str, str | int | None],
+    class_names: tuple[str, ...] = (),
+) -> TorchModel:
+    """``wrap``, with the id, device and precision that were asked for."""
+    return wrap(
+        network,
+        id=request.identity(name, native, used, **query),
+        preprocessing=used,
+        facts=facts,
+        device=request.device,
+        precision=request.precision,
+        class_names=class_names,
+    )
 
 
 def network_digest(network: "nn.Module") -> str:
@@ -121,33 +154,6 @@ def network_digest(network: "nn.Module") -> str:
         plain = tensor.detach().cpu().contiguous().reshape(-1)
         whole.update(plain.view(torch.uint8).numpy().data)
     return whole.hexdigest()
-
-
-def _with_classes(model: TorchModel) -> TorchModel:
-    from dataclasses import replace
-
-    shape = (1, model.preprocessing.channels, *model.preprocessing.size)
-    try:
-        found = model.logits(np.zeros(shape, np.float32))
-    except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as error:
-        raise InputError(
-            f"{model.id} does not take an image of shape {shape}: {brief(error)}"
-        ) from error
-    if found.ndim != 2 or len(found) != 1:
-        raise InputError(f"{model.id} must return (N, classes) logits, got {found.shape} for N = 1")
-    return replace(model, classes=found.shape[1])
-
-
-def _device(name: str) -> "torch.device":
-    import torch
-
-    try:
-        place = torch.device(name)
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = (str(error).splitlines() or ["it is not there"])[0]
-        raise InputError(f"device {name!r} cannot be used: {reason}") from None
-    return place
 
 
 @contextmanager

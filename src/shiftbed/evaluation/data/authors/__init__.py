@@ -18,45 +18,28 @@ import numpy as np
 from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.lookup import find
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.authors.domains import read_domain, read_wilds
-from shiftbed.evaluation.data.authors.imagenet import (
-    read_corruption,
-    read_numbers,
-    read_objectnet,
-    read_real,
-    read_synsets,
-    read_validation,
-)
-from shiftbed.evaluation.data.authors.small_images import (
-    read_cifar,
-    read_cifar_1,
-    read_cifar_2,
-    read_cifar_c,
-    read_cinic,
-    read_digits,
-)
-from shiftbed.evaluation.data.authors.videos import read_vid_robust, read_ytbb_robust
+from shiftbed.evaluation.data.authors import domains, imagenet, small_images, videos
 from shiftbed.evaluation.data.raw_examples import Labels, RawExamples, encode
 from shiftbed.evaluation.data.test_set import TestSet
 
 __all__ = ["Examined", "examine", "label_digest", "open_known", "split_spec"]
 
 READERS: dict[str, Callable[[TestSetEntry, Path], RawExamples]] = {
-    "cifar-10": read_cifar,
-    "cifar-10-c": read_cifar_c,
-    "cifar-10.1": read_cifar_1,
-    "cifar-10.2": read_cifar_2,
-    "cinic-10": read_cinic,
-    "domains": read_domain,
-    "imagenet": read_validation,
-    "imagenet-c": read_corruption,
-    "numbers": read_numbers,
-    "objectnet": read_objectnet,
-    "real": read_real,
-    "synsets": read_synsets,
-    "vid-robust": read_vid_robust,
-    "wilds": read_wilds,
-    "ytbb-robust": read_ytbb_robust,
+    "cifar-10": small_images.read_cifar,
+    "cifar-10-c": small_images.read_cifar_c,
+    "cifar-10.1": small_images.read_cifar_1,
+    "cifar-10.2": small_images.read_cifar_2,
+    "cinic-10": small_images.read_cinic,
+    "domains": domains.read_domain,
+    "imagenet": imagenet.read_validation,
+    "imagenet-c": imagenet.read_corruption,
+    "numbers": imagenet.read_numbers,
+    "objectnet": imagenet.read_objectnet,
+    "real": imagenet.read_real,
+    "synsets": imagenet.read_synsets,
+    "vid-robust": videos.read_vid_robust,
+    "wilds": domains.read_wilds,
+    "ytbb-robust": videos.read_ytbb_robust,
 }
 _SPEC = re.compile(r"([A-Za-z0-9][\w.\-]*(?:/[\w.\-]+){0,2})@(.*)", re.DOTALL)
 
@@ -75,12 +58,7 @@ def split_spec(spec: str) -> tuple[str, str] | None:
     return found[1], found[2]
 
 
-def open_known(
-    name: str,
-    path: str,
-    *,
-    called: str | None = None,
-) -> TestSet:
+def open_known(name: str, path: str, *, called: str | None = None) -> TestSet:
     """The test set of that name in the catalogue, from its authors' layout at ``path``."""
     return examine(name, path, called=called).test_set
 
@@ -94,16 +72,11 @@ class Examined(NamedTuple):
     differs: tuple[str, ...]
 
 
-def examine(
-    name: str,
-    path: str,
-    *,
-    called: str | None = None,
-) -> Examined:
+def examine(name: str, path: str, *, called: str | None = None) -> Examined:
     """``open_known``, with what is missing and what differs apart from other notes."""
     entry = find(name)
     if entry.layout == "digits":
-        found = read_digits(entry, Path(path) if path else None)
+        found = small_images.read_digits(entry, Path(path) if path else None)
     else:
         if not path or "\0" in path or not Path(path).exists():
             raise InputError(f"{name}@{path}: no such directory; expected {entry.tree}")

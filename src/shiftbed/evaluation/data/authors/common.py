@@ -1,7 +1,7 @@
 """What the readers of authors' layouts share: finding directories, and saying what was expected."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ def directories(path: Path) -> list[str]:
         return []
 
 
-def wrong_layout(entry: TestSetEntry, path: Path, seen: str) -> InputError:
+def wrong_layout(entry: TestSetEntry, path: Path, seen: str | None = None) -> InputError:
     """What was found where, and what was expected."""
-    return InputError(f"{path}: not {entry.title} ({entry.name}): {seen}; expected {entry.tree}")
+    what = seen_in(path) if seen is None else seen
+    return InputError(f"{path}: not {entry.title} ({entry.name}): {what}; expected {entry.tree}")
 
 
 def seen_in(path: Path) -> str:
@@ -52,6 +53,22 @@ def file_in(path: Path, names: Sequence[str], within: Sequence[str] = ("",)) -> 
             if (path / folder / name).is_file():
                 return path / folder / name
     return None
+
+
+def needed_file(
+    entry: TestSetEntry, path: Path, names: Sequence[str], within: Sequence[str] = ("",)
+) -> Path:
+    """``file_in``, or the error that says that there is none of them."""
+    found = file_in(path, names, within)
+    if found is None:
+        raise wrong_layout(entry, path, f"there is no {' or '.join(names)}, {seen_in(path)}")
+    return found
+
+
+def inner_folder(path: Path, within: Sequence[str], fits: Callable[[str], object]) -> Path | None:
+    """The first of the folders ``within`` with a sub-directory whose name fits."""
+    every = (path / inner for inner in within)
+    return next((one for one in every if any(map(fits, directories(one)))), None)
 
 
 def text_of(path: Path) -> str:

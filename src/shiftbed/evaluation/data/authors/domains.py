@@ -22,6 +22,7 @@ from shiftbed.evaluation.data.authors.common import (
     file_in,
     listed,
     named_folders,
+    needed_file,
     numbers_of,
     pick,
     seen_in,
@@ -42,12 +43,12 @@ def read_domain(entry: TestSetEntry, path: Path) -> RawExamples:
     root, folder = _place(task, entry, path)
     classes = domain_classes(task.name)
     numbers = {name: at for at, name in enumerate(classes)}
-    if all(name.isdecimal() for name in directories(folder)):  # SVIRO; VLCS in its own release
-        numbers = {str(at): at for at in range(len(classes))}
-    if set(directories(folder)) & {"full", "train"} and not set(directories(folder)) & set(numbers):
-        inner = entry.split or "full"
-        numbers = {str(at): at for at in range(len(classes))}
-        found = named_folders(entry, folder / inner, numbers, classes)
+    numeric = {str(at): at for at in range(len(classes))}
+    there = set(directories(folder))
+    if all(name.isdecimal() for name in there):  # SVIRO; VLCS in its own release
+        numbers = numeric
+    if there & {"full", "train"} and not there & set(numbers):
+        found = named_folders(entry, folder / (entry.split or "full"), numeric, classes)
     else:
         found = named_folders(entry, folder, numbers, classes)
         if entry.split is not None:
@@ -114,37 +115,24 @@ def read_wilds(entry: TestSetEntry, path: Path) -> RawExamples:
     """One split of a WILDS data set; groups are slides, regions, locations or experiments."""
     task = find_task(entry.base)
     name = _TABLE.get(task.name, "metadata.csv")
-    for inner in ("", *task.containers):
-        if (path / inner / name).is_file():
-            root = path / inner
-            break
-    else:
-        raise wrong_layout(entry, path, f"there is no {name}, {seen_in(path)}")
+    root = needed_file(entry, path, [name], ("", *task.containers)).parent
     split = {"id": _ID[task.name], "ood": "test"}.get(str(entry.part), str(entry.part))
     frame = _read(root / name)
     if task.name == "fmow":
         frame = _regions(root, frame.with_row_index("row"))
     rows = _ROWS[task.name](root / name, frame)
-    chosen = frame.select(
-        rows.split.alias("split"),
-        rows.file.alias("file"),
-        rows.label.alias("label"),
-        rows.group.alias("group"),
-    ).filter(pl.col("split") == split)
+    chosen = frame.select(**rows._asdict()).filter(pl.col("split") == split)
     if chosen.is_empty():
         raise InputError(f"{root / name}: no image is in the split {split}")
-    return _found(entry, root, chosen, task.classes)
-
-
-def _found(entry: TestSetEntry, root: Path, chosen: pl.DataFrame, count: int) -> RawExamples:
     files = chosen["file"].to_list()
     images, missing = listed(entry, root, files)
-    names = domain_classes(entry.base) or tuple(map(str, range(count)))
-    at = {name: number for number, name in enumerate(names)}
-    labels = [at.get(one, _number(one, count)) for one in chosen["label"].to_list()]
+    names = domain_classes(entry.base) or tuple(map(str, range(task.classes)))
+    at = {str(number): number for number in range(task.classes)}
+    at |= {name: number for number, name in enumerate(names)}
+    labels = [at.get(one or "") for one in chosen["label"].to_list()]
     if None in labels:
         wrong = chosen["label"][labels.index(None)]
-        raise InputError(f"{root}: label {shown(wrong)} is none of the {count} classes")
+        raise InputError(f"{root}: label {shown(wrong)} is none of the {task.classes} classes")
     return RawExamples(
         where=str(root),
         examples=printable(files),
@@ -154,11 +142,6 @@ def _found(entry: TestSetEntry, root: Path, chosen: pl.DataFrame, count: int) ->
         groups=chosen["group"].to_list(),
         missing=tuple(missing),
     )
-
-
-def _number(label: str | None, count: int) -> int | None:
-    known = label is not None and label.isdecimal() and int(label) < count
-    return int(label) if known and label is not None else None
 
 
 def _read(path: Path) -> pl.DataFrame:
@@ -176,19 +159,20 @@ def _columns(path: Path, frame: pl.DataFrame, *names: str) -> list[pl.Expr]:
     return [pl.col(name) for name in names]
 
 
+def _case(*cases: tuple[pl.Expr, str]) -> pl.Expr:
+    """The text of the first condition that holds, null where none does."""
+    return pl.coalesce([pl.when(one).then(pl.lit(text)) for one, text in cases])
+
+
 def _camelyon(path: Path, frame: pl.DataFrame) -> _Rows:
     """Hospital 1 is OOD validation, hospital 2 OOD test; the table splits the others."""
     names = ("patient", "node", "x_coord", "y_coord", "tumor", "center", "split", "slide")
     patient, node, x, y, tumor, center, split, slide = _columns(path, frame, *names)
     where = pl.format("patient_{}_node_{}", patient.str.zfill(3), node)
     return _Rows(
-        split=pl.when(center == "1")
-        .then(pl.lit("val"))
-        .when(center == "2")
-        .then(pl.lit("test"))
-        .when(split == "0")
-        .then(pl.lit("train"))
-        .otherwise(pl.lit("id_val")),
+        split=_case(
+            (center == "1", "val"), (center == "2", "test"), (split == "0", "train")
+        ).fill_null("id_val"),
         file=pl.format("patches/{}/patch_{}_x_{}_y_{}.png", where, where, x, y),
         label=tumor,
         group=pl.format("slide {}", slide),
@@ -216,16 +200,13 @@ def _fmow(path: Path, frame: pl.DataFrame) -> _Rows:
     middle = (day >= _FMOW[0]) & (day < _FMOW[1]) & (split == "val")
     early = day < _FMOW[0]
     return _Rows(
-        split=pl.when(late)
-        .then(pl.lit("test"))
-        .when(middle)
-        .then(pl.lit("val"))
-        .when(early & (split == "test"))
-        .then(pl.lit("id_test"))
-        .when(early & (split == "val"))
-        .then(pl.lit("id_val"))
-        .when(early & (split == "train"))
-        .then(pl.lit("train")),
+        split=_case(
+            (late, "test"),
+            (middle, "val"),
+            (early & (split == "test"), "id_test"),
+            (early & (split == "val"), "id_val"),
+            (early & (split == "train"), "train"),
+        ),
         file=pl.format("images/rgb_img_{}.png", pl.col("row")),
         label=category,
         group=pl.col("region"),

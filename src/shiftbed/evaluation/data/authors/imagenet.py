@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.data.authors.common import (
     directories,
     file_in,
+    inner_folder,
     named_folders,
     numbers_of,
     pick,
@@ -45,10 +47,11 @@ _GROUPS = ("", "noise", "blur", "weather", "digital", "extra")
 
 def read_synsets(entry: TestSetEntry, path: Path) -> RawExamples:
     """A folder per synset."""
-    for inner in ("", entry.base, entry.base.removeprefix("imagenet-"), "val"):
-        if any(_SYNSET.fullmatch(name) for name in directories(path / inner)):
-            return _synsets(entry, path / inner)
-    raise wrong_layout(entry, path, seen_in(path))
+    within = ("", entry.base, entry.base.removeprefix("imagenet-"), "val")
+    folder = inner_folder(path, within, _SYNSET.fullmatch)
+    if folder is None:
+        raise wrong_layout(entry, path)
+    return _synsets(entry, folder)
 
 
 def _synsets(entry: TestSetEntry, path: Path) -> RawExamples:
@@ -79,50 +82,42 @@ def read_corruption(entry: TestSetEntry, path: Path) -> RawExamples:
 
 def read_validation(entry: TestSetEntry, path: Path) -> RawExamples:
     """The validation set: folders of synsets, or flat with a list of labels."""
-    found = _validation(entry, path)
+    folder = inner_folder(path, ("", "val"), _SYNSET.fullmatch)
+    found = _labelled(entry, path) if folder is None else _synsets(entry, folder)
     if entry.labels != "subset":
         return found
     return pick(found, np.flatnonzero(np.isin(numbers_of(found), indices(entry.base))))
 
 
-def _validation(entry: TestSetEntry, path: Path) -> RawExamples:
-    for inner in ("", "val"):
-        folder = path / inner
-        if any(_SYNSET.fullmatch(name) for name in directories(folder)):
-            return _synsets(entry, folder)
-    for inner in ("", "val"):
-        folder = path / inner
-        names = _flat(folder)
-        if names:
-            return _flat_found(entry, path, folder, names)
-    raise wrong_layout(entry, path, seen_in(path))
-
-
-def _flat(folder: Path) -> list[str]:
-    if not folder.is_dir():
-        return []
-    return sorted(one.name for one in folder.iterdir() if _VALIDATION.fullmatch(one.name))
-
-
-def _flat_found(entry: TestSetEntry, path: Path, folder: Path, names: list[str]) -> RawExamples:
-    labels = _labels(path) or _labels(folder) or _labels(path.parent)
+def _labelled(entry: TestSetEntry, path: Path) -> RawExamples:
+    """The flat set with the labels of a list in it or beside it."""
+    found = _flat(path)
+    if found is None:
+        raise wrong_layout(entry, path)
+    names = found.examples
+    labels = _labels(path) or _labels(path / "val") or _labels(path.parent)
     if labels is None:
         raise wrong_layout(entry, path, f"{len(names)} images but no list of their labels")
     without = [name for name in names if _number(name) not in labels]
     if without:
         raise InputError(f"{path}: the list of labels has none for {some(without, 2)}")
-    own = np.array([labels[_number(name)] for name in names], dtype=np.int64)
-    return replace(_unlabelled(path, folder, names), labels=own)
+    return replace(found, labels=np.array([labels[_number(name)] for name in names], np.int64))
 
 
-def _unlabelled(path: Path, folder: Path, names: list[str]) -> RawExamples:
-    return RawExamples(
-        where=str(path),
-        examples=printable(names),
-        images=FileImages(str(folder.absolute()), tuple(names)),
-        labels=None,
-        classes=imagenet_synsets(),
-    )
+def _flat(path: Path) -> RawExamples | None:
+    """The images without folders, if there are any, and without labels."""
+    for folder in (path, path / "val"):
+        there = folder.iterdir() if folder.is_dir() else ()
+        names = sorted(one.name for one in there if _VALIDATION.fullmatch(one.name))
+        if names:
+            return RawExamples(
+                where=str(path),
+                examples=printable(names),
+                images=FileImages(str(folder.absolute()), tuple(names)),
+                labels=None,
+                classes=imagenet_synsets(),
+            )
+    return None
 
 
 def _number(name: str) -> int:
@@ -133,20 +128,25 @@ def _number(name: str) -> int:
 
 def _labels(path: Path) -> Mapping[int, int] | None:
     """ImageNet index by the number of the image, from the list that is there."""
-    kaggle = file_in(path, ["LOC_val_solution.csv"])
-    if kaggle is not None:
-        return _kaggle(kaggle)
-    caffe = file_in(path, ["val.txt"])
-    if caffe is not None:
-        return _caffe(caffe)
-    truth = file_in(path, ["ILSVRC2012_validation_ground_truth.txt"], _DEVKIT)
-    return None if truth is None else _devkit(truth)
+    for name, within, read in (
+        ("LOC_val_solution.csv", ("",), _kaggle),
+        ("val.txt", ("",), _caffe),
+        ("ILSVRC2012_validation_ground_truth.txt", _DEVKIT, _devkit),
+    ):
+        file = file_in(path, [name], within)
+        if file is not None:
+            return read(file)
+    return None
+
+
+@cache
+def _indices() -> dict[str, int]:
+    return {synset: index for index, synset in enumerate(imagenet_synsets())}
 
 
 def _kaggle(path: Path) -> dict[int, int]:
     """``ImageId,PredictionString``: a name, then a synset and boxes."""
-    at = {synset: index for index, synset in enumerate(imagenet_synsets())}
-    labels = {}
+    at, labels = _indices(), {}
     for line, text in enumerate(text_of(path).splitlines()[1:], 2):
         name, _, rest = text.partition(",")
         synset = rest.split()[0] if rest.split() else ""
@@ -180,13 +180,12 @@ def _devkit(path: Path) -> dict[int, int]:
         synsets = {int(number): str(synset) for number, synset in own}
     except (OSError, KeyError, ValueError, TypeError, IndexError, NotImplementedError) as error:
         raise InputError(f"{meta}: cannot be read as the kit's list of synsets: {error}") from None
-    at = {synset: index for index, synset in enumerate(imagenet_synsets())}
     labels = {}
     for line, text in enumerate(text_of(path).split(), 1):
-        synset = synsets.get(int(text)) if text.isdecimal() else None
-        if synset not in at:
+        index = _indices().get(synsets.get(int(text), "")) if text.isdecimal() else None
+        if index is None:
             raise InputError(f"{path}, line {line}: {text!r} is none of ImageNet's class numbers")
-        labels[line] = at[synset]
+        labels[line] = index
     return labels
 
 
@@ -201,7 +200,7 @@ def read_real(entry: TestSetEntry, path: Path) -> RawExamples:
         raise InputError(f"{beside}: not valid JSON: {error}") from None
     if not isinstance(sets, list) or not all(isinstance(one, list) for one in sets):
         raise InputError(f"{beside}: expected a list with a list of labels per image")
-    found = _images(entry, path)
+    found = _flat(path) or read_validation(replace(entry, layout="imagenet"), path)
     numbers = [_number(name) for name in found.examples]
     odd = [n for n, at in zip(found.examples, numbers, strict=True) if not 0 < at <= len(sets)]
     if odd:
@@ -210,15 +209,6 @@ def read_real(entry: TestSetEntry, path: Path) -> RawExamples:
             "names such as ILSVRC2012_val_00000001.JPEG"
         )
     return replace(found, labels=[sets[at - 1] for at in numbers])
-
-
-def _images(entry: TestSetEntry, path: Path) -> RawExamples:
-    """The validation images; their own labels are not needed."""
-    for inner in ("", "val"):
-        names = _flat(path / inner)
-        if names:
-            return _unlabelled(path, path / inner, names)
-    return read_validation(replace(entry, layout="imagenet"), path)
 
 
 BORDER = 2
@@ -236,11 +226,9 @@ class CroppedImages(Images):
         return len(self.inner)
 
     def data(self, row: int) -> bytes:
-        """The encoded picture, with its border."""
         return self.inner.data(row)
 
     def load(self, row: int) -> Image.Image:
-        """The picture without its border, or ``NoImage``."""
         image = self.inner.load(row)
         width, height = image.size
         if min(width, height) <= 2 * self.border:
@@ -248,7 +236,6 @@ class CroppedImages(Images):
         return image.crop((self.border, self.border, width - self.border, height - self.border))
 
     def take(self, rows: NDArray[np.int64]) -> "CroppedImages":
-        """Only these, in this order."""
         return replace(self, inner=self.inner.take(rows))
 
     def digests(self) -> list[bytes]:
@@ -260,14 +247,11 @@ class CroppedImages(Images):
 def read_objectnet(entry: TestSetEntry, path: Path) -> RawExamples:
     """The images of the 113 objects that are among ImageNet's classes."""
     folders = objectnet_folders()
-    for inner in ("", "images", "objectnet-1.0/images"):
-        if set(directories(path / inner)) & folders.keys():
-            break
-    else:
-        raise wrong_layout(entry, path, seen_in(path))
+    place = inner_folder(path, ("", "images", "objectnet-1.0/images"), folders.__contains__)
+    if place is None:
+        raise wrong_layout(entry, path)
     every = tuple(folders.values())
-    numbers = {folder: at for at, folder in enumerate(folders)}
-    whole = named_folders(entry, path / inner, numbers, every)
+    whole = named_folders(entry, place, {name: at for at, name in enumerate(folders)}, every)
     classes = tuple(groups("objectnet"))
     label = {every.index(name): at for at, name in enumerate(classes)}
     own = numbers_of(whole).tolist()
@@ -275,6 +259,8 @@ def read_objectnet(entry: TestSetEntry, path: Path) -> RawExamples:
     if not found.examples:
         raise wrong_layout(entry, path, "none of its folders is one of the 113 objects")
     left = len(own) - len(found.examples)
+    there = {folders[name] for name in directories(place)}
+    absent = len([name for name in classes if name not in there])
     border = int(entry.part.removeprefix("border-")) if entry.part else BORDER
     return replace(
         found,
@@ -286,11 +272,5 @@ def read_objectnet(entry: TestSetEntry, path: Path) -> RawExamples:
             *([f"{left} images of objects outside ImageNet's classes left out"] if left else []),
             f"border of {border} pixels cropped",
         ),
-        missing=tuple(_missing(path / inner, classes)),
+        missing=(f"{absent} of {len(classes)} objects have no folder",) if absent else (),
     )
-
-
-def _missing(path: Path, classes: tuple[str, ...]) -> list[str]:
-    there = {objectnet_folders()[name] for name in directories(path)}
-    absent = [name for name in classes if name not in there]
-    return [f"{len(absent)} of {len(classes)} objects have no folder"] if absent else []

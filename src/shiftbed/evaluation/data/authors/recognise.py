@@ -28,6 +28,25 @@ _WILDS = {
     "rxrx1": ("metadata.csv", "sirna_id"),
 }
 """The table of a WILDS set, and a column that only it has."""
+_FILES = (
+    ({"real.json"}, ("imagenet-real",)),
+    ({"labels.json", "pmsets.json"}, ("imagenet-vid-robust", "imagenet-vid-robust/frames")),
+    ({"anchor_labels.json"}, ("ytbb-robust",)),
+    ({"anchor_labels.json", "pmk_labels.json"}, ("ytbb-robust/frames",)),
+    ({"test_batch.bin"}, ("cifar-10",)),
+    ({"test_batch", "batches.meta"}, ("cifar-10",)),
+    ({"cifar10.1_v4_data.npy"}, ("cifar-10.1-v4",)),
+    ({"cifar10.1_v6_data.npy"}, ("cifar-10.1",)),
+    ({"cifar102_test.npz"}, ("cifar-10.2",)),
+    ({"t10k-images-idx3-ubyte"}, ("digits/mnist",)),
+    ({"t10k-images.idx3-ubyte"}, ("digits/mnist",)),
+    ({"digits.npz"}, ("digits/usps", "digits/mnist")),
+    *(
+        ({f"{name}.npy", "labels.npy"}, tuple(f"cifar-10-c/{name}-{at}" for at in range(1, 6)))
+        for name in CORRUPTIONS
+    ),
+)
+"""Files by whose names sets are known, and these sets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,20 +163,29 @@ def _here(path: Path, folders: list[str], files: set[str]) -> Iterator[tuple[str
     numbers = {name for name in folders if name.isdecimal() and int(name) < 1000}
     if len(numbers) > 20 or (numbers and "imagenetv2" in path.name):
         yield _v2(path.name), path
-    if "real.json" in files:
-        yield "imagenet-real", path
     if len(set(folders) & objectnet_folders().keys()) > 2:
         yield "objectnet", path
-    yield from _videos(path, files)
-    yield from _cifar(path, folders, files)
-    yield from _tasks(path, folders, files)
+    outer = path.parent if "metadata" in path.name else path
+    for needed, names in _FILES:
+        if needed <= files:
+            yield from ((name, outer if "robust" in name else path) for name in names)
+    if len(set(folders) & set(CIFAR_CLASSES)) > 5 and path.name not in ("train", "valid"):
+        first = sorted(one.name for one in os.scandir(path / CIFAR_CLASSES[0]))[:1]
+        cinic = first and (first[0].startswith("cifar10") or _SYNSET.match(first[0]))
+        yield ("cinic-10" if cinic else "cifar-10"), path
+    for task in tasks():
+        there = [d for d in task.domains if set(d.folders) & set(folders)]
+        if task.layout == "domains" and 2 * len(there) >= len(task.domains):
+            yield from ((f"{task.name}/{domain.name}", path) for domain in there)
+    for name, (file, column) in _WILDS.items():
+        if file in files and column in _header(path / file):
+            yield from ((f"{name}/{part}", path) for part in ("id", "ood"))
 
 
 def _with_synsets(path: Path, synsets: set[str]) -> Iterator[tuple[str, Path]]:
     """Which of the sets with a folder per synset: by its name, its files, its classes."""
     if path.name.isdecimal() and path.parent.name in CORRUPTIONS:
-        outer = path.parent.parent
-        yield f"imagenet-c/{path.parent.name}-{path.name}", outer
+        yield f"imagenet-c/{path.parent.name}-{path.name}", path.parent.parent
         return
     named = f"{path.parent.name}/{path.name}".lower()
     first = sorted(one.name for one in os.scandir(path / min(synsets)))[:1]
@@ -168,10 +196,10 @@ def _with_synsets(path: Path, synsets: set[str]) -> Iterator[tuple[str, Path]]:
     elif first and re.fullmatch(r"sketch_\d+\.JPEG", first[0]):
         yield "imagenet-sketch", path
     else:
-        likely = {name: _overlap(name, synsets) for name in ("imagenet-a", "imagenet-r")}
-        for name in likely:
-            if path.name.lower() == name:
-                likely[name] += 1
+        likely = {
+            name: _overlap(name, synsets) + (path.name.lower() == name)
+            for name in ("imagenet-a", "imagenet-r")
+        }
         best = max(likely, key=lambda name: likely[name])
         if likely[best] > 0.5:
             yield best, path
@@ -193,52 +221,6 @@ def _v2(name: str) -> str:
         variant += "-top-images"
     original = "imagenetv2" in name and "format-val" not in name
     return variant + ("-original" if original else "")
-
-
-def _videos(path: Path, files: set[str]) -> Iterator[tuple[str, Path]]:
-    inner = path.parent if "metadata" in path.name else path
-    if {"labels.json", "pmsets.json"} <= files:
-        yield "imagenet-vid-robust", inner
-        yield "imagenet-vid-robust/frames", inner
-    if "anchor_labels.json" in files:
-        yield "ytbb-robust", inner
-        if "pmk_labels.json" in files:
-            yield "ytbb-robust/frames", inner
-
-
-def _cifar(path: Path, folders: list[str], files: set[str]) -> Iterator[tuple[str, Path]]:
-    pickles = {"test_batch", "batches.meta"} <= files
-    if "test_batch.bin" in files or pickles:
-        yield "cifar-10", path
-    if "cifar10.1_v4_data.npy" in files:
-        yield "cifar-10.1-v4", path
-    if "cifar10.1_v6_data.npy" in files:
-        yield "cifar-10.1", path
-    if "cifar102_test.npz" in files:
-        yield "cifar-10.2", path
-    for name in CORRUPTIONS:
-        if {f"{name}.npy", "labels.npy"} <= files:
-            yield from ((f"cifar-10-c/{name}-{severity}", path) for severity in range(1, 6))
-    if len(set(folders) & set(CIFAR_CLASSES)) > 5 and path.name not in ("train", "valid"):
-        first = sorted(one.name for one in os.scandir(path / CIFAR_CLASSES[0]))[:1]
-        cinic = first and (first[0].startswith("cifar10") or _SYNSET.match(first[0]))
-        yield ("cinic-10" if cinic else "cifar-10"), path
-
-
-def _tasks(path: Path, folders: list[str], files: set[str]) -> Iterator[tuple[str, Path]]:
-    for task in tasks():
-        there = [d for d in task.domains if set(d.folders) & set(folders)]
-        if task.layout == "domains" and 2 * len(there) >= len(task.domains):
-            yield from ((f"{task.name}/{domain.name}", path) for domain in there)
-    for name, (file, column) in _WILDS.items():
-        if file in files and column in _header(path / file):
-            yield f"{name}/id", path
-            yield f"{name}/ood", path
-    if "t10k-images-idx3-ubyte" in files or "t10k-images.idx3-ubyte" in files:
-        yield "digits/mnist", path
-    if "digits.npz" in files:
-        yield "digits/usps", path
-        yield "digits/mnist", path
 
 
 def _header(path: Path) -> list[str]:

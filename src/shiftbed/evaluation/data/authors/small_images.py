@@ -19,11 +19,11 @@ from shiftbed.catalogue.test_sets import CIFAR_CLASSES, SEVERITIES
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.arrays import ArrayImages, array_names, read_arrays
 from shiftbed.evaluation.data.authors.common import (
-    directories,
     file_in,
+    inner_folder,
     named_folders,
+    needed_file,
     pick,
-    seen_in,
     wrong_layout,
 )
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered, some
@@ -38,14 +38,18 @@ def read_cifar(entry: TestSetEntry, path: Path) -> RawExamples:
     binary = file_in(path, ["test_batch.bin"], ("", "cifar-10-batches-bin"))
     if binary is not None:
         return _binary(binary)
-    for inner in ("", "test"):
-        if set(directories(path / inner)) & set(CIFAR_CLASSES):
-            return named_folders(entry, path / inner, _NUMBERS, CIFAR_CLASSES)
+    seen = None
     if file_in(path, ["test_batch"], ("", "cifar-10-batches-py")) is not None:
-        raise wrong_layout(
-            entry, path, "only the Python version, whose pickles are not read: they can run code"
-        )
-    raise wrong_layout(entry, path, seen_in(path))
+        seen = "only the Python version, whose pickles are not read: they can run code"
+    return _folders(entry, path, seen)
+
+
+def _folders(entry: TestSetEntry, path: Path, seen: str | None = None) -> RawExamples:
+    """A folder per class."""
+    folder = inner_folder(path, ("", "test"), _NUMBERS.__contains__)
+    if folder is None:
+        raise wrong_layout(entry, path, seen)
+    return named_folders(entry, folder, _NUMBERS, CIFAR_CLASSES)
 
 
 def _binary(path: Path) -> RawExamples:
@@ -55,29 +59,39 @@ def _binary(path: Path) -> RawExamples:
         each = _RECORD.itemsize
         raise InputError(f"{path}: {size} bytes, expected a multiple of {each} per image")
     records = np.memmap(path, dtype=_RECORD, mode="r")
+    pixels, labels = records["pixels"], records["label"]
+    return _in_array(str(path), pixels, "NCHW", "(3, 32, 32)", labels, CIFAR_CLASSES)
+
+
+def _in_array(
+    where: str,
+    pixels: NDArray[np.uint8],
+    layout: str,
+    form: str,
+    labels: NDArray[Any],
+    classes: tuple[str, ...],
+) -> RawExamples:
+    rows = np.arange(len(pixels))
     return RawExamples(
-        where=str(path),
-        examples=numbered(count),
-        images=ArrayImages(
-            source=records["pixels"],
-            layout="NCHW",
-            rows=np.arange(count),
-            form="(3, 32, 32)",
-        ),
-        labels=records["label"].astype(np.int64),
-        classes=CIFAR_CLASSES,
+        where=where,
+        examples=numbered(len(pixels)),
+        images=ArrayImages(source=pixels, layout=layout, rows=rows, form=form),
+        labels=labels.astype(np.int64),
+        classes=classes,
     )
 
 
 def read_cifar_1(entry: TestSetEntry, path: Path) -> RawExamples:
     """CIFAR-10.1: two arrays per version."""
     version = "v4" if entry.base.endswith("v4") else "v6"
-    name = f"cifar10.1_{version}"
-    data = file_in(path, [f"{name}_data.npy"], ("", "datasets"))
-    labels = file_in(path, [f"{name}_labels.npy"], ("", "datasets"))
-    if data is None or labels is None:
-        absent = f"{name}_{'data' if data is None else 'labels'}.npy"
-        raise wrong_layout(entry, path, f"there is no {absent}, {seen_in(path)}")
+    names = [f"cifar10.1_{version}_{what}.npy" for what in ("data", "labels")]
+    return _data_and_labels(entry, path, names, ("", "datasets"))
+
+
+def _data_and_labels(
+    entry: TestSetEntry, path: Path, names: list[str], within: tuple[str, ...]
+) -> RawExamples:
+    data, labels = (needed_file(entry, path, [name], within) for name in names)
     return replace(read_arrays(data, None, Options(labels=labels)), classes=CIFAR_CLASSES)
 
 
@@ -85,7 +99,7 @@ def read_cifar_2(entry: TestSetEntry, path: Path) -> RawExamples:
     """CIFAR-10.2: one file of arrays, some of which are Python objects and left alone."""
     file = path if path.suffix == ".npz" else file_in(path, ["cifar102_test.npz"])
     if file is None or not file.is_file():
-        raise wrong_layout(entry, path, seen_in(path))
+        raise wrong_layout(entry, path)
     options = Options(image_column="images", label_column="labels")
     return replace(read_arrays(file, None, options), classes=CIFAR_CLASSES)
 
@@ -93,37 +107,23 @@ def read_cifar_2(entry: TestSetEntry, path: Path) -> RawExamples:
 def read_cifar_c(entry: TestSetEntry, path: Path) -> RawExamples:
     """One severity of one corruption: a fifth of an array, the first for severity 1."""
     name, _, severity = str(entry.part).rpartition("-")
-    within = ("", "CIFAR-10-C")
-    data = file_in(path, [f"{name}.npy"], within)
-    labels = file_in(path, ["labels.npy"], within)
-    if data is None or labels is None:
-        absent = f"{name}.npy" if data is None else "labels.npy"
-        raise wrong_layout(entry, path, f"there is no {absent}, {seen_in(path)}")
-    found = read_arrays(data, None, Options(labels=labels))
-    count, rest = divmod(len(found.examples), SEVERITIES)
+    found = _data_and_labels(entry, path, [f"{name}.npy", "labels.npy"], ("", "CIFAR-10-C"))
+    images = len(found.examples)
+    count, rest = divmod(images, SEVERITIES)
     if rest:
-        raise InputError(
-            f"{data}: {len(found.examples)} images, expected five severities of as many each"
-        )
+        raise InputError(f"{found.where}: {images} images, expected five severities of as many")
     start = (int(severity) - 1) * count
-    part = pick(found, range(start, start + count))
-    return replace(part, classes=CIFAR_CLASSES)
+    return pick(found, range(start, start + count))
 
 
 def read_cinic(entry: TestSetEntry, path: Path) -> RawExamples:
     """A folder per class; groups are ``cifar10`` and ``imagenet``, where the image is from."""
-    for inner in ("", "test"):
-        if set(directories(path / inner)) & set(CIFAR_CLASSES):
-            break
-    else:
-        raise wrong_layout(entry, path, seen_in(path))
-    found = named_folders(entry, path / inner, _NUMBERS, CIFAR_CLASSES)
+    found = _folders(entry, path)
     origins, strange = [], []
     for example in found.examples:
-        name, _, file = example.partition("/")
-        ours = file.rpartition("/")[2].startswith("cifar10")
+        name, file = example.partition("/")[0], example.rpartition("/")[2]
+        ours, synset = file.startswith("cifar10"), file.partition("_")[0]
         origins.append("cifar10" if ours else "imagenet")
-        synset = file.rpartition("/")[2].partition("_")[0]
         if not ours and synset not in cinic_synsets()[name]:
             strange.append(f"{name}/{synset}")
     notes = list(found.notes)
@@ -133,7 +133,10 @@ def read_cinic(entry: TestSetEntry, path: Path) -> RawExamples:
     return replace(found, groups=origins, notes=tuple(notes))
 
 
-_IDX = {"train": "train", "test": "t10k"}
+_IDX = {
+    "train": ("train-{}-idx{}-ubyte", "train-{}.idx{}-ubyte"),
+    "test": ("t10k-{}-idx{}-ubyte", "t10k-{}.idx{}-ubyte"),
+}
 _IN = ("", "raw", "MNIST/raw")
 
 
@@ -148,15 +151,11 @@ def read_digits(entry: TestSetEntry, path: Path | None) -> RawExamples:
     if file is not None and file.is_file():
         return _arrays(entry, file, split)
     if entry.part == "mnist":
-        images = file_in(path, _named(split, "images-idx3-ubyte", "images.idx3-ubyte"), _IN)
-        labels = file_in(path, _named(split, "labels-idx1-ubyte", "labels.idx1-ubyte"), _IN)
+        images = file_in(path, [one.format("images", 3) for one in _IDX[split]], _IN)
+        labels = file_in(path, [one.format("labels", 1) for one in _IDX[split]], _IN)
         if images is not None and labels is not None:
             return _idx(images, labels)
-    raise wrong_layout(entry, path, seen_in(path))
-
-
-def _named(split: str, *ends: str) -> list[str]:
-    return [f"{_IDX[split]}-{end}" for end in ends]
+    raise wrong_layout(entry, path)
 
 
 def _sklearn(entry: TestSetEntry, path: Path | None) -> RawExamples:
@@ -164,14 +163,8 @@ def _sklearn(entry: TestSetEntry, path: Path | None) -> RawExamples:
         raise InputError(
             f"{entry.name}: comes whole with scikit-learn; write digits/sklearn@ and nothing more"
         )
-    pixels, labels = sklearn_digits()
-    return RawExamples(
-        where="scikit-learn's digits",
-        examples=numbered(len(pixels)),
-        images=ArrayImages(source=pixels, layout="NHW", rows=np.arange(len(pixels)), form=""),
-        labels=labels,
-        classes=domain_classes("digits"),
-    )
+    where, (pixels, labels) = "scikit-learn's digits", sklearn_digits()
+    return _in_array(where, pixels, "NHW", "", labels, domain_classes("digits"))
 
 
 def _arrays(entry: TestSetEntry, path: Path, split: str) -> RawExamples:
@@ -188,18 +181,9 @@ def _idx(images: Path, labels: Path) -> RawExamples:
     if _header(labels, 1) != [count]:
         raise InputError(f"{labels}: expected a label for each of the {count} images")
     own: NDArray[np.uint8] = np.fromfile(labels, dtype=np.uint8, offset=8)
-    return RawExamples(
-        where=str(images),
-        examples=numbered(count),
-        images=ArrayImages(
-            source=np.memmap(images, np.uint8, "r", offset=16, shape=(count, height, width)),
-            layout="NHW",
-            rows=np.arange(count),
-            form=f"({height}, {width})",
-        ),
-        labels=own.astype(np.int64),
-        classes=domain_classes("digits"),
-    )
+    pixels = np.memmap(images, np.uint8, "r", offset=16, shape=(count, height, width))
+    form, classes = f"({height}, {width})", domain_classes("digits")
+    return _in_array(str(images), pixels, "NHW", form, own, classes)
 
 
 def _header(path: Path, dimensions: int) -> list[int]:

@@ -7,7 +7,6 @@ with it. A frame may show several superclasses, so labels are sets. Groups are t
 import csv
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,13 @@ from typing import Any
 from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.catalogue.maps import groups
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.authors.common import file_in, listed, seen_in, text_of, wrong_layout
+from shiftbed.evaluation.data.authors.common import (
+    file_in,
+    listed,
+    needed_file,
+    text_of,
+    wrong_layout,
+)
 from shiftbed.evaluation.data.image_files import printable
 from shiftbed.evaluation.data.raw_examples import RawExamples, shown, some
 
@@ -28,12 +33,8 @@ _BAD = {
 """Reviewers' words for a frame that does not count beside its anchor."""
 
 
-@dataclass(frozen=True)
-class _Review:
-    """One reviewed frame: its key, and what reviewers said of it."""
-
-    key: str
-    words: frozenset[str]
+Reviews = dict[str, frozenset[str]]
+"""What reviewers said of each frame, by its key."""
 
 
 def read_vid_robust(entry: TestSetEntry, path: Path) -> RawExamples:
@@ -58,23 +59,19 @@ def read_ytbb_robust(entry: TestSetEntry, path: Path) -> RawExamples:
     frames = _reviews(entry, path, "pmk_labels.json", within)
     first = _initial(entry, path, within)
     number = {name: at for at, name in enumerate(groups("ytbb-robust"))}
-    spoilt = {_split(path, one)[0] for one in frames if "bad-anchor" in one.words}
-    good = [
-        one
-        for one in anchors
-        if "good" in one.words and not one.words & {"bad", "unsure"} and one.key not in spoilt
-    ]
+    spoilt = {_split(path, key)[0] for key, words in frames.items() if "bad-anchor" in words}
     sets: dict[str, list[int]] = {}
-    for one in good:
-        video = one.key.partition("/")[0]
+    for key, words in anchors.items():
+        if "good" not in words or words & {"bad", "unsure"} or key in spoilt:
+            continue
+        video = key.partition("/")[0]
         if video not in first:
             raise InputError(f"{path}: the table of anchors has no label for {shown(video)}")
-        own = {number[word] for word in one.words if word in number}
-        sets[one.key] = sorted(own | {first[video]})
+        sets[key] = sorted({number[word] for word in words if word in number} | {first[video]})
     if entry.part == "frames":
-        for one in frames:
-            anchor, frame = _split(path, one)
-            if anchor in sets and "similar" in one.words and not one.words & _BAD:
+        for key, words in frames.items():
+            anchor, frame = _split(path, key)
+            if anchor in sets and "similar" in words and not words & _BAD:
                 sets.setdefault(frame, sets[anchor])
     chosen = sorted(sets)
     if not chosen:
@@ -102,9 +99,7 @@ def _found(
 
 
 def _json(entry: TestSetEntry, path: Path, name: str, within: tuple[str, ...]) -> tuple[Path, Any]:
-    file = file_in(path, [name], within)
-    if file is None:
-        raise wrong_layout(entry, path, f"there is no {name}, {seen_in(path)}")
+    file = needed_file(entry, path, [name], within)
     try:
         return file, json.loads(text_of(file))
     except (ValueError, RecursionError) as error:
@@ -127,24 +122,24 @@ def _numbers(path: Path, name: str, labels: list[Any], classes: int) -> list[int
     return sorted(labels)
 
 
-def _reviews(entry: TestSetEntry, path: Path, name: str, within: tuple[str, ...]) -> list[_Review]:
+def _reviews(entry: TestSetEntry, path: Path, name: str, within: tuple[str, ...]) -> Reviews:
     """A file of the authors' reviews; of several of one frame the last counts."""
     file, read = _json(entry, path, name, within)
-    found: dict[str, _Review] = {}
+    found: Reviews = {}
     try:
         words = [str(word) for word in read["labels"]]
         for one in read["annotations"]:
             key = ",".join("/".join(part.split("/")[-2:]) for part in str(one["key"]).split(","))
-            found[key] = _Review(key, frozenset(words[label] for label in one["labels"]))
+            found[key] = frozenset(words[label] for label in one["labels"])
     except (KeyError, TypeError, IndexError, AttributeError):
         raise InputError(
             f"{file}: expected 'labels' and 'annotations' with a key and labels each"
         ) from None
-    return list(found.values())
+    return found
 
 
-def _split(path: Path, review: _Review) -> tuple[str, str]:
-    anchor, comma, frame = review.key.partition(",")
+def _split(path: Path, key: str) -> tuple[str, str]:
+    anchor, comma, frame = key.partition(",")
     if not comma:
         raise InputError(f"{path}: pmk_labels.json: expected ANCHOR,FRAME, got {shown(anchor)}")
     return anchor, frame

