@@ -70,7 +70,7 @@ def test_onnxruntime_agrees_with_torch():
 
 def test_candidates_that_differ_are_left_out(monkeypatch):
     model = small()
-    monkeypatch.setattr(backends, "exported", lambda m: lambda x: m.logits(x) * 1.01)
+    monkeypatch.setattr(backends, "exported", lambda m, within: lambda x: m.logits(x) * 1.01)
     chosen = choose_backend(model, SAMPLE)
     assert chosen.name == "torch"
     assert "differ" in chosen.report["candidates"]["onnxruntime"]["excluded"]

@@ -131,14 +131,11 @@ class _Trial:
         try:
             run = prepare()
             found = np.concatenate([run(batch) for batch in self.sample])
-        except GaveUp as error:
-            self.candidates[name] = {"excluded": str(error)}
-            return
         except Exception as error:  # exporters and compilers fail in their own ways
             if name == "torch":
                 raise
-            reason = brief(error)
-            self.candidates[name] = {"excluded": f"{type(error).__name__}: {reason}"[:300]}
+            kind = "" if isinstance(error, GaveUp) else f"{type(error).__name__}: "
+            self.candidates[name] = {"excluded": f"{kind}{brief(error)}"}
             return
         entry: dict[str, Any] = {"prepare_seconds": round(time.perf_counter() - start, 3)}
         if self.reference is None:
@@ -187,11 +184,7 @@ class _Trial:
 
 
 def agreement(reference: Floats, found: Floats, tolerance: float = TOLERANCE) -> dict[str, Any]:
-    """How far logits are from a reference's, and whether that is near enough.
-
-    >>> agreement(np.array([[1.0, 2.0]]), np.array([[1.0, 2.001]]))["agrees"]
-    True
-    """
+    """How far logits are from a reference's, and whether that is near enough."""
     if reference.shape != found.shape:
         return {"agrees": False, "max_difference": math.inf, "same_argmax": 0.0}
     allowed = tolerance * float(np.abs(reference).max())
@@ -246,12 +239,11 @@ def _not_worth(name: str, trial: _Trial, images: int | None, compile_seconds: fl
 def _prepared(
     name: str, model: TorchModel, batch: Pixels | None, compile_seconds: float, within: bool
 ) -> Run:
-    outside = {} if within else {"within": False}
     if name == "torch":
         return _own_logits(model, within)
     if name == "onnxruntime":
-        return exported(model, **outside)
-    return compiled(model, batch, compile_seconds, **outside)
+        return exported(model, within)
+    return compiled(model, batch, compile_seconds, within)
 
 
 class GaveUp(Exception):
@@ -264,7 +256,7 @@ def has_compiler() -> bool:
     return any(shutil.which(name) for name in names if name)
 
 
-def exported(model: TorchModel, *, within: bool = True) -> Run:
+def exported(model: TorchModel, within: bool = True) -> Run:
     """The module as an ONNX graph with a dynamic batch, opened by onnxruntime."""
     import torch
 
@@ -281,16 +273,10 @@ def exported(model: TorchModel, *, within: bool = True) -> Run:
             verbose=False,
         )
         graph = open_graph(path)
-
-    def run(pixels: Pixels) -> Floats:
-        return graph(as_fractions(pixels, p, within=within))
-
-    return run
+    return lambda pixels: graph(as_fractions(pixels, p, within=within))
 
 
-def compiled(
-    model: TorchModel, batch: Pixels | None, seconds: float, *, within: bool = True
-) -> Run:
+def compiled(model: TorchModel, batch: Pixels | None, seconds: float, within: bool = True) -> Run:
     """The module compiled for one batch size, that of ``batch`` or of the first one run.
 
     Smaller batches are filled up.
@@ -341,17 +327,11 @@ _MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "faile
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out: Python's, torch's or onnxruntime's.
-
-    >>> is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"))
-    True
-    """
-    if isinstance(error, MemoryError):
-        return True
+    """Whether an error says that memory ran out: Python's, torch's or onnxruntime's."""
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(error, torch.OutOfMemoryError):
-        return True
-    return isinstance(error, Exception) and any(m in str(error).lower() for m in _MEMORY)
+    kinds = (MemoryError,) if torch is None else (MemoryError, torch.OutOfMemoryError)
+    words = str(error).lower() if isinstance(error, Exception) else ""
+    return isinstance(error, kinds) or any(one in words for one in _MEMORY)
 
 
 def with_halving(run: Run, report: Callable[[int, int], None] | None = None) -> Run:
@@ -380,21 +360,16 @@ def with_halving(run: Run, report: Callable[[int, int], None] | None = None) -> 
             except Exception as error:
                 if size <= 1 or not is_out_of_memory(error):
                     raise
-                _free()
                 limit[0] = size // 2
             else:
                 start += size
                 continue
+            gc.collect()  # what an accelerator holds, now that nothing refers to it
+            torch = sys.modules.get("torch")
+            if torch is not None and torch.cuda.is_available():
+                torch.cuda.empty_cache()
             if report is not None:
                 report(size, limit[0])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     return halving
-
-
-def _free() -> None:
-    """Give back what an accelerator holds, now that nothing refers to it."""
-    gc.collect()
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.empty_cache()

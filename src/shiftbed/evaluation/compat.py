@@ -14,7 +14,6 @@ from typing import Any
 from shiftbed.errors import InputError
 
 _SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-_OPERATORS = ("nms", "qnms")
 
 
 @cache
@@ -22,9 +21,6 @@ def ensure_torchvision() -> bool:
     """Import torchvision, declaring the operators it misses if it would fail; whether it did.
 
     Call this before importing timm, torchvision, open_clip or transformers' image processors.
-
-    >>> ensure_torchvision() in (True, False)
-    True
     """
     try:
         import torchvision
@@ -37,25 +33,17 @@ def ensure_torchvision() -> bool:
         ) from None
     else:
         return False
-    _forget_half_imported()
-    _kept.append(_declare_operators())
-    import torchvision  # noqa: F401
-
-    return True
-
-
-def _forget_half_imported() -> None:
-    for name in [n for n in sys.modules if n == "torchvision" or n.startswith("torchvision.")]:
-        del sys.modules[name]
-
-
-def _declare_operators() -> Any:
+    for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]  # half imported
     import torch
 
     library: Any = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-    for name in _OPERATORS:
+    for name in ("nms", "qnms"):
         library.define(f"{name}{_SIGNATURE}")
-    return library
+    _kept.append(library)
+    import torchvision  # noqa: F401
+
+    return True
 
 
 _kept: list[Any] = []

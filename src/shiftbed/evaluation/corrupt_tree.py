@@ -119,32 +119,20 @@ def corrupt(
     may be added to a tree later; other options are refused. ``report`` hears how many files are
     ready, of how many.
     """
-    options = _Options(
-        size=size,
-        resize=resize,
-        format=format,
-        quality=quality,
-        seed=seed,
-        frost=None if frost is None else str(frost),
-    )
+    folder_of_frost = None if frost is None else str(frost)
+    options = _Options(size, resize, format, quality, seed, folder_of_frost)
     source, root = open_test_set(test_set), Path(folder)
     names = spelled_out([corruptions] if isinstance(corruptions, str) else corruptions)
     if not names:
         raise InputError("give at least one corruption")
     for name in names:
         _parsed(name, options)
-    paths = tree_paths(source, options.format)
+    paths = tuple(tree_paths(source, options.format))
     _begin(root, source, options, paths, names)
     parts = [
-        _Rows(
-            root=str(root),
-            start=start,
-            test_set=source.subset(np.arange(start, min(start + ROWS, len(source)))),
-            paths=tuple(paths[start : start + ROWS]),
-            names=tuple(names),
-            options=options,
-        )
+        _Rows(str(root), start, source.subset(at), paths[start : start + ROWS], names, options)
         for start in range(0, len(source), ROWS)
+        for at in [np.arange(start, min(start + ROWS, len(source)))]
     ]
     written = kept = 0
     unreadable: list[str] = []
@@ -220,7 +208,7 @@ def images_of(folder: str | Path, n: int) -> str | None:
     return str(source["fingerprint"]) if source.get("images") == n else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Options:
     """How a tree is made; everything here is in its manifest and must stay the same in it."""
 
@@ -273,11 +261,10 @@ def tree_paths(test_set: TestSet, kind: str) -> list[str]:
 
 
 def _begin(
-    root: Path, test_set: TestSet, options: _Options, paths: list[str], names: list[str]
+    root: Path, test_set: TestSet, options: _Options, paths: tuple[str, ...], names: list[str]
 ) -> None:
     """Write the manifest's head and all class folders; a tree made otherwise is refused."""
-    order = sorted(range(len(paths)), key=lambda at: paths[at].split("/"))
-    head = {
+    head: dict[str, Any] = {
         "format": 1,
         "source": {
             "name": test_set.name,
@@ -285,16 +272,18 @@ def _begin(
             "images": len(test_set),
         },
         "options": options.describe(),
-        "in_order": order == list(range(len(paths))),
+        "in_order": list(paths) == sorted(paths, key=lambda path: path.split("/")),
         "versions": versions("shiftbed", "numpy", "pillow"),
     }
     old = _read_manifest(root)
     if old is not None:
         for what in ("source", "options"):
-            if old.get(what) != head[what]:
-                raise InputError(
-                    f"{root}: was made with another {what}: {_change(old.get(what), head[what])}"
-                )
+            was, now = old.get(what), head[what]
+            before = was if isinstance(was, dict) else {}
+            changed = [key for key in now if before.get(key) != now[key]]
+            if was != now:
+                words = "; ".join(f"{key} {before.get(key)}, now {now[key]}" for key in changed)
+                raise InputError(f"{root}: was made with another {what}: {words}")
     else:
         if root.exists() and any(root.iterdir()):
             raise InputError(f"{root}: is not empty and has no manifest; give a new folder")
@@ -306,12 +295,6 @@ def _begin(
             (root / _folder(name) / folder).mkdir(parents=True, exist_ok=True)
 
 
-def _change(old: Any, new: Any) -> str:
-    before = old if isinstance(old, dict) else {}
-    changed = [key for key in new if before.get(key) != new[key]]
-    return "; ".join(f"{key} {before.get(key)}, now {new[key]}" for key in changed)
-
-
 class _Made(NamedTuple):
     """What came of a part."""
 
@@ -320,7 +303,7 @@ class _Made(NamedTuple):
     unreadable: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Rows:
     """A few source images, to be corrupted in every way."""
 
@@ -328,7 +311,7 @@ class _Rows:
     start: int
     test_set: TestSet
     paths: tuple[str, ...]
-    names: tuple[str, ...]
+    names: list[str]
     options: _Options
 
     @property
@@ -339,7 +322,11 @@ class _Rows:
 
 def _make(part: _Rows) -> _Made:
     """Make the files of a part that are not there as its manifest says, then its manifest."""
-    known = _known(part)
+    try:
+        known = json.loads(part.manifest.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # not there, or damaged: then nothing is verified
+        known = {}
+    known = known if isinstance(known, dict) else {}
     todo: dict[str, list[int]] = {}
     kept = 0
     for name in part.names:
@@ -367,14 +354,6 @@ def _make(part: _Rows) -> _Made:
     if made:
         _write_json(part.manifest, known | made)
     return _Made(written=len(made), kept=kept, unreadable=unreadable)
-
-
-def _known(part: _Rows) -> dict[str, Any]:
-    try:
-        found = json.loads(part.manifest.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # not there, or damaged: then nothing is verified
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _verified(root: str, file: str, entry: Mapping[str, Any] | None) -> bool:
@@ -421,7 +400,11 @@ def _corrupted(
         levels = np.stack([pictures[row] for row in some])
         ids = [part.test_set.examples[row] for row in some]
         for row, image in zip(some, eight_bits(corrupt(pixels_to_float(levels), ids)), strict=True):
-            yield row, _encoded(image, part.options)
+            buffer = io.BytesIO()
+            how = {"quality": part.options.quality, "optimize": True}
+            kind = part.options.format
+            Image.fromarray(image).save(buffer, kind, **(how if kind == "jpeg" else {}))
+            yield row, buffer.getvalue()
 
 
 def _parsed(name: str, options: _Options) -> Corrupting:
@@ -431,16 +414,6 @@ def _parsed(name: str, options: _Options) -> Corrupting:
     if not isinstance(found, Corrupting):
         raise InputError(f"{name!r} is no corruption, and cannot be written to disk")
     return found
-
-
-def _encoded(image: NDArray[np.uint8], options: _Options) -> bytes:
-    buffer = io.BytesIO()
-    picture = Image.fromarray(image)
-    if options.format == "png":
-        picture.save(buffer, format="PNG")
-    else:
-        picture.save(buffer, format="JPEG", quality=options.quality or 85, optimize=True)
-    return buffer.getvalue()
 
 
 def _safe(piece: str) -> str:

@@ -19,11 +19,7 @@ ROUNDING = 1e-5
 
 
 def as_fractions(images: NDArray[Any]) -> Floats:
-    """The batch as float32 (N, C, H, W): eight bits divided by 255, fractions as they are.
-
-    >>> as_fractions(np.full((1, 8, 9), 51, np.uint8)).shape
-    (1, 1, 8, 9)
-    """
+    """The batch as float32 (N, C, H, W): eight bits divided by 255, fractions as they are."""
     if not isinstance(images, np.ndarray):
         raise InputError(f"images must be an array or a tensor, got {type(images).__name__}")
     if images.dtype == np.uint8:
@@ -61,11 +57,7 @@ def eight_bits(fractions: Floats) -> NDArray[np.uint8]:
 
 
 def ids_of(ids: Sequence[str] | None, count: int) -> list[str]:
-    """One id per image; the positions 0, 1, … if none are given.
-
-    >>> ids_of(None, 2)
-    ['0', '1']
-    """
+    """One id per image; the positions 0, 1, … if none are given."""
     if ids is None:
         return [str(i) for i in range(count)]
     if isinstance(ids, str):

@@ -10,7 +10,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
@@ -64,7 +64,8 @@ class Perturbing(ABC):
     def __reduce__(self) -> Any:
         if self.again is None:
             return object.__reduce_ex__(self, 2)
-        return _made_again, self.again
+        text, seed, options = self.again
+        return partial(parse_perturbation, text, seed=seed, **options), ()
 
     @abstractmethod
     def on(self, model: Model, policy: LabelPolicy | None = None, say: Say = print) -> Perturb:
@@ -95,18 +96,19 @@ class Attacking(Perturbing):
             raise NotApplicable(
                 f"{self.record.id} needs gradients, and {model.id} has no torch module"
             )
-        victim = _judged_by(model, policy)
+        victim = model
+        if policy is not None and policy.steps:  # what is judged must be what is attacked
+            from shiftbed.evaluation.models.modules import UnderPolicy
+
+            under = UnderPolicy(model.module, policy)
+            victim = replace(model, module=under, classes=policy.steps[-1].width)
 
         def perturb(pixels: Floats, labels: NDArray[np.int64], ids: Sequence[str]) -> Floats:
             known = np.flatnonzero(labels >= 0)  # the others count for nothing
             if not len(known):
                 return pixels
-            found = self.attack(
-                victim,
-                np.ascontiguousarray(pixels[known]),
-                labels[known],
-                [ids[int(i)] for i in known],
-            )
+            x, some = np.ascontiguousarray(pixels[known]), [ids[int(i)] for i in known]
+            found = self.attack(victim, x, labels[known], some)
             for warning in dict.fromkeys(found.warnings):
                 say(warning)
             changed = np.array(pixels)
@@ -114,16 +116,6 @@ class Attacking(Perturbing):
             return changed
 
         return perturb
-
-
-def _judged_by(model: TorchModel, policy: LabelPolicy | None) -> TorchModel:
-    """The model with the policy as its last layer: the attack must change what is judged."""
-    if policy is None or not policy.steps:
-        return model
-    from shiftbed.evaluation.models.modules import UnderPolicy
-
-    width = policy.steps[-1].width
-    return replace(model, module=UnderPolicy(model.module, policy), classes=width)
 
 
 def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbing:
@@ -143,7 +135,7 @@ def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbin
     if is_attack(text):
         attack = attack_from_name(text, **options, **({"seed": seed} if seed else {}))
         return replace(of_attack(attack), again=again)
-    from shiftbed.evaluation.corruptions import NAMES, Corruption
+    from shiftbed.evaluation.corruptions import NAMES, Corruption, from_function
 
     name, colon, severity = text.rpartition(":")
     if not colon:
@@ -152,7 +144,13 @@ def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbin
     if options:
         raise unknown(f"option of {text}", next(iter(options)), ["frost"])
     if name.startswith("python:"):
-        return replace(_function(name, _severity(severity, text), seed), again=again)
+        function = name.removeprefix("python:")
+        found, facts = find(function)
+        if not callable(found):
+            raise InputError(f"perturbation {name!r} is not a function")
+        own = f"python:{shown(function)}"
+        mine = from_function(found, _severity(severity, text), seed=seed, name=own)
+        return replace(of_corruption(mine, code=facts.get("code")), again=again)
     if name not in NAMES:
         head = text.partition(":")[0]
         raise unknown("perturbation", head, [*NAMES, *FAMILIES, *PRESETS, "python"])
@@ -161,11 +159,7 @@ def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbin
 
 
 def as_perturbing(what: Any, *, seed: int = 0, **options: Any) -> Perturbing:
-    """A perturbation from its text, or from a ``Corruption`` or an attack.
-
-    >>> as_perturbing("fog:3").record.name
-    'fog'
-    """
+    """A perturbation from its text, or from a ``Corruption`` or an attack."""
     from shiftbed.evaluation.corruptions import Corruption
     from shiftbed.evaluation.corruptions.corruption import FunctionCorruption
 
@@ -180,10 +174,6 @@ def as_perturbing(what: Any, *, seed: int = 0, **options: Any) -> Perturbing:
     raise InputError(
         f"a perturbation must be a text such as 'fog:3', a Corruption or an attack, got {what!r}"
     )
-
-
-def _made_again(text: str, seed: int, options: Mapping[str, Any]) -> Perturbing:
-    return parse_perturbation(text, seed=seed, **options)
 
 
 def of_corruption(corrupt: "Corruption | FunctionCorruption", **details: Any) -> Corrupting:
@@ -215,18 +205,6 @@ def _severity(text: str, of: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise InputError(f"{of!r}: expected NAME:SEVERITY, such as fog:3")
     return int(text)
-
-
-def _function(name: str, severity: int, seed: int) -> Corrupting:
-    """``python:MODULE:FUNCTION``, called as ``from_function`` says; its file is looked at."""
-    from shiftbed.evaluation.corruptions import from_function
-
-    found, facts = find(name.removeprefix("python:"))
-    if not callable(found):
-        raise InputError(f"perturbation {name!r} is not a function")
-    own = f"python:{shown(name.removeprefix('python:'))}"
-    corrupt = from_function(found, severity, seed=seed, name=own)
-    return of_corruption(corrupt, code=facts.get("code"))
 
 
 @lru_cache(maxsize=8)

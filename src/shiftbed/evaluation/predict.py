@@ -35,11 +35,7 @@ class Part:
 
 
 def pixels_to_float(pixels: NDArray[np.uint8]) -> Floats:
-    """uint8 (N, H, W, C) to float32 in [0, 1], seen as (N, C, H, W) without moving memory.
-
-    >>> pixels_to_float(np.full((1, 2, 2, 3), 255, np.uint8)).shape
-    (1, 3, 2, 2)
-    """
+    """uint8 (N, H, W, C) to float32 in [0, 1], seen as (N, C, H, W) without moving memory."""
     scaled = np.multiply(pixels, np.float32(1 / 255), dtype=np.float32)
     return scaled.transpose(0, 3, 1, 2)
 

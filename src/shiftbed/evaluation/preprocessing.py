@@ -177,20 +177,12 @@ class Preprocessing:
         return colour[::-1] if self.mode == "BGR" else colour
 
     def describe(self) -> dict[str, Any]:
-        """All of it as JSON types; ``from_dict`` reads it back.
-
-        >>> Preprocessing(size=(8, 8), mode="L").describe()["mean"]
-        [0.0]
-        """
+        """All of it as JSON types; ``from_dict`` reads it back."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Preprocessing":
-        """Read what ``describe`` wrote, or a side-car file with some of it; ``size`` is needed.
-
-        >>> Preprocessing.from_dict({"size": 32, "std": 0.25}).std
-        (0.25, 0.25, 0.25)
-        """
+        """Read what ``describe`` wrote, or a side-car file with some of it; ``size`` is needed."""
         if "size" not in values:
             raise InputError(
                 "preprocessing: 'size' is missing, (height, width) of the model's input"

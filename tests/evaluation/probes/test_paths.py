@@ -9,13 +9,16 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.probes.paths import (
     amplitude_path,
     phase_path,
-    pixel_path,
     pixel_pieces,
     window,
 )
 from tests.evaluation.probes.digits import blend_amplitude, blend_phase
 
 SIZES = [(32, 32, 0.2), (32, 32, 0.5), (31, 33, 0.5), (20, 48, 0.1), (7, 8, 0.3)]
+
+
+def pixel_path(*given):
+    return np.concatenate(list(pixel_pieces(*given)))
 
 
 def images(height, width, channels=3, seed=0):

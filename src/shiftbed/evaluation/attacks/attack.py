@@ -281,11 +281,7 @@ _SIZE = re.compile(rf"({_NUMBER})(?:/({_NUMBER}))?")
 
 
 def read_size(text: str) -> float:
-    """A decimal number or a quotient of two.
-
-    >>> read_size("2/255") == 2 / 255, read_size("1e-3")
-    (True, 0.001)
-    """
+    """A decimal number or a quotient of two."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise InputError(f"size {text!r} of an attack must be a number such as 0.1 or 0.5/255")

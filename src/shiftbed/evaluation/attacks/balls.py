@@ -89,9 +89,6 @@ def draw_starts(
     """Perturbations (N, C, H, W) uniform in the ball, each from (seed, stream, id) alone.
 
     ℓ2: a Gaussian direction, at radius ε u^(1/d) with u uniform.
-
-    >>> draw_starts(["a", "b"], norm="l2", eps=1, shape=(1, 2, 2), seed=0, stream="x").shape
-    (2, 1, 2, 2)
     """
     made = np.empty((len(ids), *shape), dtype=np.float32)
     size = int(np.prod(shape))

@@ -18,11 +18,7 @@ from shiftbed.evaluation.attacks.victim import Victim, check_labels, open_images
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Counts of images; add those of all batches before reading anything into them.
-
-    >>> (Evidence(images=3, robust=1) + Evidence(images=2, robust=2)).robust
-    3
-    """
+    """Counts of images; add those of all batches before reading anything into them."""
 
     images: int = 0
     """Attacked."""

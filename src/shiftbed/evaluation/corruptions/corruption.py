@@ -97,10 +97,7 @@ class Corruption:
 
 
 def check_shape(shape: tuple[int, ...]) -> None:
-    """Refuse (N, C, H, W) without 1 or 3 channels or with sides of less than 8 pixels.
-
-    >>> check_shape((2, 3, 224, 224))
-    """
+    """Refuse (N, C, H, W) without 1 or 3 channels or with sides of less than 8 pixels."""
     if shape[1] not in (1, 3):
         hint = "" if shape[3] not in (1, 3) else "; float images have their channels second"
         if shape[2] in (1, 3):
@@ -134,12 +131,7 @@ def check_range(x: Batch) -> None:
 
 
 def over_parts(some: Callable[[slice], None], count: int, threads: int | None) -> None:
-    """Call ``some`` on slices of ``count`` images, on several threads; the first error is raised.
-
-    >>> over_parts(print, 5, 1)
-    slice(0, 4, None)
-    slice(4, 8, None)
-    """
+    """Call ``some`` on slices of ``count`` images by several threads; the first error is raised."""
     parts = [slice(start, start + CHUNK) for start in range(0, count, CHUNK)]
     threads = min(threads or cores(), len(parts))
     if threads == 1:

@@ -14,12 +14,7 @@ MASK = 0xFFFFFFFF
 
 
 def words(keys: Keys, stream: int, count: int, device: torch.device) -> Tensor:
-    """The first ``count`` words of a stream for each key, int64 (N, count).
-
-    >>> first = words(np.zeros(1, np.uint64), 0, 1, torch.device("cpu"))
-    >>> hex(int(first[0, 0]))
-    '0x6627e8d5'
-    """
+    """The first ``count`` words of a stream for each key, int64 (N, count)."""
     lanes = TILE // 4
     tiles = -(-count // TILE)
     low = torch.from_numpy((keys & np.uint64(MASK)).astype(np.int64)).to(device)[:, None]
@@ -44,12 +39,7 @@ def _polynomial(at: Tensor, coefficients: tuple[float, ...]) -> Tensor:
 
 
 def normals(drawn: Tensor) -> Tensor:
-    """Standard normals, float32, from words; bit for bit those of ``philox.normal``.
-
-    >>> z = normals(torch.tensor([0x40000000, 0xC0000000]))
-    >>> [round(v, 4) for v in z.tolist()]
-    [0.6745, -0.6745]
-    """
+    """Standard normals, float32, from words; bit for bit those of ``philox.normal``."""
     v = ((drawn & 0x7FFFFFFF).float() + 0.5) * 2.0**-31
     bits = (v * (2 - v)).view(torch.int32)
     exponent = (bits - 0x3F3504F3) >> 23

@@ -43,11 +43,7 @@ def images_of(images: Any, where: str, layout: str | None) -> tuple[ArrayImages,
 
 
 def to_bytes(images: Any, where: str, layout: str | None) -> tuple[NDArray[np.uint8], bool]:
-    """uint8 (N, H, W) or (N, H, W, C) of a batch, and whether floats had to be rounded.
-
-    >>> to_bytes(np.full((1, 3, 8, 8), 0.5), "here", None)[0].shape
-    (1, 8, 8, 3)
-    """
+    """uint8 (N, H, W) or (N, H, W, C) of a batch, and whether floats had to be rounded."""
     pixels: NDArray[Any] = np.asarray(images)
     if layout_of(where, pixels, layout) == "NCHW":
         pixels = pixels.transpose(0, 2, 3, 1)

@@ -153,11 +153,7 @@ def _in_range(
 
 
 def read_classes(classes: str | Path | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Class names in order: a list of them, a file with one per line, or ``imagenet-1k``.
-
-    >>> read_classes("imagenet-1k")[:2]
-    ('n01440764', 'n01443537')
-    """
+    """Class names in order: a list of them, a file with one per line, or ``imagenet-1k``."""
     if classes is None:
         return None
     if classes == IMAGENET:
@@ -229,11 +225,7 @@ def check_name(name: str) -> str:
 
 
 def numbered(size: int) -> tuple[str, ...]:
-    """Row numbers as ids, of one length.
-
-    >>> numbered(11)[9:]
-    ('09', '10')
-    """
+    """Row numbers as ids, of one length."""
     digits = len(str(size - 1))
     return tuple(f"{row:0{digits}d}" for row in range(size))
 
@@ -250,10 +242,6 @@ def shown(value: object) -> str:
 
 
 def some(names: Sequence[str], most: int = 5) -> str:
-    """The first few of many names.
-
-    >>> some(["a", "b", "c"], most=2)
-    "'a', 'b' and 1 more"
-    """
+    """The first few of many names."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(shown(name) for name in names[:most]) + more

@@ -147,9 +147,5 @@ def normalised(x: Floats, preprocessing: Preprocessing) -> Floats:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Installed versions of packages, for provenance.
-
-    >>> list(versions("numpy"))
-    ['numpy']
-    """
+    """Installed versions of packages, for provenance."""
     return {package: metadata.version(package) for package in packages}

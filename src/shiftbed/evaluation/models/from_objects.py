@@ -150,11 +150,7 @@ def _with_classes(probe: FunctionModel, request: Request) -> FunctionModel:
 
 
 def kind_of(source: Any) -> str:
-    """What an object is called: a function's or its class's name.
-
-    >>> kind_of(len), kind_of(3), kind_of(lambda x: x)
-    ('len', 'int', 'function')
-    """
+    """What an object is called: a function's or its class's name."""
     name = str(getattr(source, "__qualname__", type(source).__qualname__)).rpartition(".")[2]
     return name if name.isidentifier() else type(source).__name__
 

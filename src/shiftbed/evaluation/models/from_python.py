@@ -103,9 +103,6 @@ def find(name: str, seed: int = 0) -> tuple[Any, dict[str, Any]]:
     """The object that ``MODULE:ATTRIBUTE`` names, and what is known of where it lies.
 
     With ``()`` behind it, it is called. What a module draws while it is imported has the seed.
-
-    >>> find("math:sqrt")[0](4.0)
-    2.0
     """
     module_name, colon, attribute = name.rpartition(":")
     called = attribute.endswith("()")

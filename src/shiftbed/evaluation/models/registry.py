@@ -190,11 +190,7 @@ def _with_mode(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def name_of(spec: str) -> str:
-    """What a model is called in a store: its line, or what the module of its prefix says.
-
-    >>> name_of("timm:resnet18")
-    'timm:resnet18'
-    """
+    """What a model is called in a store: its line, or what the module of its prefix says."""
     prefix = Spec.parse(spec).prefix
     return spec if prefix in PREFIXES else str(_module(prefix).name_of(spec))
 

@@ -23,11 +23,7 @@ _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A parsed specification.
-
-    >>> Spec.parse("timm:resnet18?seed=1&pretrained=false").query
-    {'seed': '1', 'pretrained': 'false'}
-    """
+    """A parsed specification."""
 
     text: str
     prefix: str

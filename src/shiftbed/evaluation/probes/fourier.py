@@ -52,11 +52,7 @@ def basis(height: int, width: int, i: int, j: int) -> Floats:
 
 
 def frequencies(height: int, width: int, most: int | None = None) -> NDArray[np.int64]:
-    """(F, 2): frequencies (i, j) with |i|, |j| ≤ ``most``, one of each pair (i, j), (−i, −j).
-
-    >>> len(frequencies(32, 32)), len(frequencies(224, 224, 15))
-    (514, 481)
-    """
+    """(F, 2): frequencies (i, j) with |i|, |j| ≤ ``most``, one of each pair (i, j), (−i, −j)."""
     if most is not None and most < 0:
         raise InputError(f"the highest frequency must be at least 0, is {most}")
     sides = []
@@ -77,9 +73,6 @@ def default_norm(height: int, width: int) -> float:
     """v = 4 at 32 × 32 and 15.7 at 224 × 224 (Yin et al. 2019); a line through both elsewhere.
 
     The line is in the side √(H·W); below 32 px it goes to 0 with the side.
-
-    >>> default_norm(32, 32), round(default_norm(224, 224), 1)
-    (4.0, 15.7)
     """
     side = float(np.sqrt(height * width))
     return 4.0 * side / 32 if side < 32 else 4.0 + (15.7 - 4.0) * (side - 32) / (224 - 32)

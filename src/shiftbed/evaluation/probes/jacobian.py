@@ -7,7 +7,7 @@ sphere of radius √K in the space of K classes, E‖vᵀJ‖² = ‖J‖²_F: o
 instead of one per class.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,16 +25,11 @@ Floats = NDArray[np.float64]
 
 def exact_squares(model: Model, pixels: NDArray[np.float32], *, batch_size: int = 32) -> Floats:
     """(N,): ‖J‖²_F of each image (N, C, H, W in [0, 1]), with one backward pass per class."""
-    torch_model = _differentiable(model)
-    found = []
-    for start in range(0, len(pixels), batch_size):
-        x, logits = _forward(torch_model, pixels[start : start + batch_size])
-        total = np.zeros(len(x))
-        for k in range(logits.shape[1]):
-            last = k == logits.shape[1] - 1
-            total += _row_squares(torch_model, x, logits[:, k].sum(), keep=not last)
-        found.append(total)
-    return np.concatenate(found) if found else np.zeros(0)
+
+    def directions(some: slice, classes: int) -> NDArray[np.float32]:
+        return np.eye(classes, dtype=np.float32)[None]
+
+    return _squares(model, pixels, directions, batch_size)
 
 
 def projected_squares(
@@ -52,46 +47,51 @@ def projected_squares(
     by default the places in ``pixels``. Directions are normalised Gaussian draws times √K
     (Hoffman et al. 2019).
     """
-    import torch
-
     if projections < 1:
         raise InputError(f"projections must be at least 1, is {projections}")
-    torch_model = _differentiable(model)
     which = range(len(pixels)) if numbers is None else numbers
-    found = []
+
+    def directions(some: slice, classes: int) -> NDArray[np.float32]:
+        shape = (projections, classes)
+        drawn = np.stack([np.random.default_rng((seed, i)).normal(size=shape) for i in which[some]])
+        length = np.sqrt((drawn**2).sum(axis=2, keepdims=True))
+        return np.asarray(drawn * (np.sqrt(classes) / length), dtype=np.float32)
+
+    return _squares(model, pixels, directions, batch_size) / projections
+
+
+def _squares(
+    model: Model,
+    pixels: NDArray[np.float32],
+    directions: Callable[[slice, int], NDArray[np.float32]],
+    batch_size: int,
+) -> Floats:
+    """(N,): Σⱼ ‖vⱼᵀJ‖² for the (N or 1, J, classes) directions of some of the images."""
+    import torch
+
+    torch_model = differentiable(model)
+    found = [np.zeros(0)]
     for start in range(0, len(pixels), batch_size):
-        part = pixels[start : start + batch_size]
-        x, logits = _forward(torch_model, part)
-        some = which[start : start + batch_size]
-        drawn = [_directions(seed, i, projections, logits.shape[1]) for i in some]
-        v = torch.from_numpy(np.stack(drawn)).to(logits.device)
+        some = slice(start, start + batch_size)
+        x = torch_model.tensor(pixels[some]).detach().requires_grad_(True)
+        logits = torch_model.module(x)
+        v = torch.from_numpy(directions(some, logits.shape[1])).to(logits.device)
         total = np.zeros(len(x))
-        for j in range(projections):
-            keep = j < projections - 1
+        for j in range(v.shape[1]):
+            keep = j < v.shape[1] - 1
             total += _row_squares(torch_model, x, (logits * v[:, j]).sum(), keep=keep)
-        found.append(total / projections)
-    return np.concatenate(found) if found else np.zeros(0)
+        found.append(total)
+    return np.concatenate(found)
 
 
-def _directions(seed: int, image: int, count: int, classes: int) -> NDArray[np.float32]:
-    """(count, classes): directions of length √classes."""
-    drawn = np.random.default_rng((seed, image)).normal(size=(count, classes))
-    length = np.sqrt((drawn**2).sum(axis=1, keepdims=True))
-    return np.asarray(drawn * (np.sqrt(classes) / length), dtype=np.float32)
-
-
-def _differentiable(model: Model) -> TorchModel:
+def differentiable(model: Model) -> TorchModel:
+    """The model, refused if it has no gradients."""
     if not isinstance(model, TorchModel):
         raise InputError(
             f"{model.id} has no gradients (it is no torch module), so its Jacobian cannot be "
             "measured; the other probes can"
         )
     return model
-
-
-def _forward(model: TorchModel, pixels: NDArray[np.float32]) -> "tuple[torch.Tensor, torch.Tensor]":
-    x = model.tensor(pixels).detach().requires_grad_(True)
-    return x, model.module(x)
 
 
 def _row_squares(

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError
 from shiftbed.evaluation.backends import Backend, choose_backend
 from shiftbed.evaluation.data import TestSet, batches
-from shiftbed.evaluation.models import Model, TorchModel
+from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.base import normalised
 from shiftbed.evaluation.predict import pixels_to_float
 from shiftbed.evaluation.preprocessing import Preprocessing
-from shiftbed.evaluation.probes.jacobian import exact_squares, projected_squares
+from shiftbed.evaluation.probes.jacobian import differentiable, exact_squares, projected_squares
 from shiftbed.evaluation.probes.paths import (
     POINTS,
     amplitude_path,
@@ -27,7 +27,6 @@ from shiftbed.evaluation.probes.paths import (
     high_frequency_fraction,
     magnitudes,
     phase_path,
-    pixel_path,
     pixel_pieces,
     softmax,
 )
@@ -77,13 +76,9 @@ def probe_model(
     runs = _Backends(model=model, asked=backend)
     refused: dict[str, str] = {}
     for probe in probes:
-        if probe.name == "jacobian" and not isinstance(model, TorchModel):
-            refused[probe.name] = (
-                f"{model.id} has no gradients (it is no torch module), so its Jacobian cannot be "
-                "measured; the other probes can"
-            )
-            continue
         try:
+            if probe.name == "jacobian":
+                differentiable(model)
             size, labels = model.preprocessing.size, np.asarray(test_set.labels)
             rows = rows_of(probe, labels, size, pairs)
         except InputError as error:
@@ -218,12 +213,7 @@ _PATHS: dict[str, Any] = {
 
 
 def measure_images(
-    model: Model,
-    test_set: TestSet,
-    probe: Probe,
-    rows: Rows,
-    *,
-    threads: int = 2,
+    model: Model, test_set: TestSet, probe: Probe, rows: Rows, *, threads: int = 2
 ) -> pl.DataFrame:
     """A row per image (N,): ``first`` (its row) and ``square``, ‖J‖²_F or its estimate.
 
@@ -266,11 +256,7 @@ def pixels_of(
 
 def path_of(probe: Probe, x0: Floats, x1: Floats) -> Floats:
     """(points, C, H, W): the path of that probe between two normalised images."""
-    if probe.name == "amplitude":
-        return amplitude_path(x0, x1, probe.w, probe.points)
-    if probe.name == "phase":
-        return phase_path(x0, x1, probe.w, probe.points)
-    return pixel_path(x0, x1, probe.step)
+    return np.concatenate(list(pieces_of(probe, x0, x1)))
 
 
 def pieces_of(probe: Probe, x0: Floats, x1: Floats) -> Iterator[Floats]:
@@ -278,7 +264,8 @@ def pieces_of(probe: Probe, x0: Floats, x1: Floats) -> Iterator[Floats]:
     if probe.name.startswith("pixel"):
         yield from pixel_pieces(x0, x1, probe.step, BATCH)
         return
-    path = path_of(probe, x0, x1)
+    make = amplitude_path if probe.name == "amplitude" else phase_path
+    path = make(x0, x1, probe.w, probe.points)
     yield from (path[at : at + BATCH] for at in range(0, len(path), BATCH))
 
 

@@ -33,11 +33,7 @@ _ROUNDING = 1e-12
 
 
 def window(height: int, width: int, w: float) -> NDArray[np.bool_]:
-    """(height, width): frequencies of the window, in the order of ``scipy.fft.fft2``.
-
-    >>> int(window(32, 32, 0.2).sum()) == 13 * 13, bool(window(32, 32, 0.5).all())
-    (True, True)
-    """
+    """(height, width): frequencies of the window, in the order of ``scipy.fft.fft2``."""
     if not 0 < w <= 0.5:
         raise InputError(f"the window must be above 0 and at most 0.5 of the size, is {w:g}")
     half = int(np.floor(w * min(height, width) + 1e-9))
@@ -87,17 +83,12 @@ def phase_path(x0: Floats, x1: Floats, w: float, points: int = POINTS) -> Floats
     return np.asarray(path, dtype=np.float32)
 
 
-def pixel_path(x0: Floats, x1: Floats, step: float = 1.0) -> Floats:
+def pixel_pieces(x0: Floats, x1: Floats, step: float = 1.0, most: int = 128) -> Iterator[Floats]:
     """(m, C, H, W): x0 + i·step·(x1 − x0)/‖x1 − x0‖₂ for i = 0 … ⌊‖x1 − x0‖/step⌋.
 
-    Points are ``step`` apart in ℓ2, so that paths differ in length. Two equal images make a path
-    of one point.
+    Points are ``step`` apart in ℓ2, so that paths differ in length; at most ``most`` come at a
+    time, as paths of large images are long. Two equal images make a path of one point.
     """
-    return np.concatenate(list(pixel_pieces(x0, x1, step)))
-
-
-def pixel_pieces(x0: Floats, x1: Floats, step: float = 1.0, most: int = 128) -> Iterator[Floats]:
-    """The same path, at most ``most`` points at a time: paths of large images are long."""
     if x0.shape != x1.shape:
         raise InputError(f"two images of one shape make a path, not {x0.shape} and {x1.shape}")
     if step <= 0:
@@ -128,11 +119,7 @@ def _checked(x0: Floats, x1: Floats, w: float, points: int) -> NDArray[np.bool_]
 
 
 def softmax(logits: NDArray[np.floating]) -> Doubles:
-    """(…, classes) probabilities.
-
-    >>> softmax(np.array([[0.0, 0.0]]))
-    array([[0.5, 0.5]])
-    """
+    """(…, classes) probabilities."""
     wide = logits.astype(np.float64)
     wide -= wide.max(axis=-1, keepdims=True)
     np.exp(wide, out=wide)

@@ -77,20 +77,12 @@ class Probe:
             raise InputError(f"projections must be at least 0, are {self.projections}")
 
     def describe(self) -> dict[str, Any]:
-        """What its results depend on, as JSON types.
-
-        >>> default_probe("jacobian", (32, 32)).describe()
-        {'projections': 0, 'seed': 0}
-        """
+        """What its results depend on, as JSON types."""
         return {name: getattr(self, name) for name in (*_USED[self.name], "seed")}
 
 
 def is_small(size: tuple[int, int]) -> bool:
-    """Whether images are nearer to 32 px than to 224, by the ratio of their shorter sides.
-
-    >>> is_small((64, 64)), is_small((96, 96))
-    (True, False)
-    """
+    """Whether images are nearer to 32 px than to 224, by the ratio of their shorter sides."""
     return min(size) <= _BOUND
 
 
@@ -113,9 +105,6 @@ def default_pairs(name: str, size: tuple[int, int], images: int) -> int | None:
     """How many amplitude or phase paths: 5,000 (small images) or 7,000, at most ⌊images/2⌋.
 
     None for pixel paths, whose number follows from the classes; 400 images for the Jacobian.
-
-    >>> default_pairs("phase", (32, 32), 10_000), default_pairs("phase", (32, 32), 600)
-    (5000, 300)
     """
     if name == "jacobian":
         return min(IMAGES, images)
@@ -151,11 +140,7 @@ def rows_of(
 
 
 def any_pairs(images: int, pairs: int | None = None, seed: int = 0) -> Rows:
-    """(P, 2) rows of images of any classes; at most ⌊images/2⌋ pairs.
-
-    >>> any_pairs(10, 2, seed=0).tolist() == any_pairs(10, 5, seed=0)[:2].tolist()
-    True
-    """
+    """(P, 2) rows of images of any classes; at most ⌊images/2⌋ pairs."""
     there = images // 2
     wanted = there if pairs is None else pairs
     if not 1 <= wanted <= there:

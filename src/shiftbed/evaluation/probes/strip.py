@@ -48,7 +48,8 @@ def path_strip(
         raise InputError(f"pair {pair} has an image that cannot be read; choose another one")
     x0, x1 = (images[row] for row in pairs[pair].tolist())
     names = tuple(classes) or test_set.classes or model.class_names
-    tile = _tile(model)
+    side = max(model.preprocessing.size)
+    tile = side * max(1, TILE // side)  # small images are enlarged by a whole number
     rows = [_row(model, probe, x0, x1, every, tile, names) for probe in probes]
     sheet = Image.new(
         "RGB", (max(r.width for r in rows), sum(r.height for r in rows) + HEAD), _PAPER
@@ -58,12 +59,6 @@ def path_strip(
         sheet.paste(row, (0, top))
         top += row.height
     return sheet
-
-
-def _tile(model: Model) -> int:
-    """Side of an image in the strip: small images are enlarged by a whole number."""
-    side = max(model.preprocessing.size)
-    return side * max(1, TILE // side)
 
 
 def _row(
