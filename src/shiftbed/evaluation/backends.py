@@ -78,8 +78,13 @@ def choose_backend(
     refused if it does not agree; without a sample (to run again what was chosen before) it is
     taken as it is. With ``within`` false, pixels may leave [0, 1], as for ``Model.logits``.
     """
-    if not isinstance(model, TorchModel):
-        return _its_own(model, backend, within)
+    if not isinstance(model, TorchModel):  # runs as it is, whatever was asked for
+        name = model.engine if isinstance(model, FunctionModel) else "own"
+        entry = {"note": "the only one: this model has no torch module"}
+        if backend not in ("auto", name):
+            entry["asked_for"] = backend
+        report = {"chosen": name, "candidates": {name: entry}}
+        return Backend(name=name, run=_own_logits(model, within), report=report)
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
     batches = [batch for batch in sample if len(batch)]
@@ -198,16 +203,6 @@ def agreement(reference: Floats, found: Floats, tolerance: float = TOLERANCE) ->
         "max_difference": float(difference.max()),
         "same_argmax": float((first == other).mean()),
     }
-
-
-def _its_own(model: Model, backend: str, within: bool) -> Backend:
-    """Models without a module run as they are, whatever was asked for; the report says so."""
-    name = model.engine if isinstance(model, FunctionModel) else "own"
-    entry = {"note": "the only one: this model has no torch module"}
-    if backend not in ("auto", name):
-        entry["asked_for"] = backend
-    report = {"chosen": name, "candidates": {name: entry}}
-    return Backend(name=name, run=_own_logits(model, within), report=report)
 
 
 def _own_logits(model: Model, within: bool) -> Run:

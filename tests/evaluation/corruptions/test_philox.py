@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from shiftbed.evaluation.corruptions import philox, philox_torch
+from shiftbed.evaluation.corruptions import on_device, philox
 
 # Philox4x32-10 known answers distributed with Random123 (Salmon et al. 2011)
 KNOWN = [
@@ -48,8 +48,8 @@ def test_a_shorter_draw_is_the_start_of_a_longer_one():
 
 
 def test_torch_draws_the_same_words_and_normals():
-    drawn = philox_torch.words(KEYS, 3, 20_001, torch.device("cpu"))
-    z = philox_torch.normals(drawn).numpy()
+    drawn = on_device.words(KEYS, 3, 20_001, torch.device("cpu"))
+    z = on_device.normals(drawn).numpy()
     for n, key in enumerate(KEYS):
         assert np.array_equal(drawn[n].numpy(), words(int(key), 3, 20_001))
         ours = np.empty(20_001, np.float32)
@@ -60,11 +60,11 @@ def test_torch_draws_the_same_words_and_normals():
 def test_normals_are_the_inverse_distribution_function():
     word = np.concatenate([np.arange(0, 2**31, 99_991), np.arange(4000)])
     expected = stats.norm.isf((word + 0.5) / 2**32)
-    z = philox_torch.normals(torch.from_numpy(word)).numpy()
+    z = on_device.normals(torch.from_numpy(word)).numpy()
     error = np.abs(z - expected)
     assert error[expected < 5.5].max() < 3e-6
     assert error.max() < 0.003
-    mirrored = philox_torch.normals(torch.from_numpy(word + 2**31)).numpy()
+    mirrored = on_device.normals(torch.from_numpy(word + 2**31)).numpy()
     assert np.array_equal(mirrored, -z)
 
 

@@ -22,11 +22,10 @@ def many(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4, None])
-@pytest.mark.parametrize("ahead", [0, 2])
-def test_any_number_of_threads(folder, workers, ahead):
+def test_any_number_of_threads(folder, workers):
     test_set = open_test_set(folder)
     rows = [5, 0, 3, 4, 2]
-    found = list(batches(test_set, rows, prepare, 2, workers, ahead=ahead))
+    found = list(batches(test_set, rows, prepare, 2, workers))
     assert [batch.rows.tolist() for batch in found] == [[5, 0], [3, 4], [2]]
     assert all(batch.unreadable == [] for batch in found)
     pixels = np.concatenate([batch.pixels for batch in found])
@@ -59,7 +58,7 @@ def test_no_more_is_prepared_than_promised(many, workers):
             started.append(image)
         return np.asarray(image)[..., None]
 
-    for at, batch in enumerate(batches(many, None, watched, 10, workers, ahead=2)):
+    for at, batch in enumerate(batches(many, None, watched, 10, workers)):
         assert len(started) <= 10 * (at + 3)
         assert batch.pixels[:, 0, 0, 0].tolist() == list(range(10 * at, 10 * at + 10))
     assert len(started) == 100

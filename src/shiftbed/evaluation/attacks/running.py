@@ -94,7 +94,13 @@ def _batch(
     clean = victim(x)
     if not bool(torch.isfinite(clean).any(1).all()):
         raise InputError(f"{victim.name} has logits that are not numbers for images as they are")
-    y = _attacked_classes(attack, clean, classes)
+    if attack.target == "own" or classes is None:
+        y = clean.argmax(1)
+    elif classes.max() < clean.shape[1]:
+        y = torch.from_numpy(classes).to(clean.device)
+    else:
+        known = f"the {clean.shape[1]} classes of the model"
+        raise InputError(f"label {classes.max()} is not among {known}")
     wrong = clean.argmax(1) != y
     whole = ball_around(x, norm=attack.norm, eps=attack.eps, clamp=attack.clamp)
     part = _Batch(
@@ -117,16 +123,6 @@ def _batch(
         rows = rows[~part.fooled[rows]]
     part.evidence = _evidence(attack, part, seen, wrong)
     return part
-
-
-def _attacked_classes(attack: Attack, clean: Tensor, classes: NDArray[np.int64] | None) -> Tensor:
-    if attack.target == "own" or classes is None:
-        return clean.argmax(1)
-    if classes.max() >= clean.shape[1]:
-        raise InputError(
-            f"label {classes.max()} is not among the {clean.shape[1]} classes of the model"
-        )
-    return torch.from_numpy(classes).to(clean.device)
 
 
 def _start(attack: Attack, victim: Victim, ball: Ball, ids: Sequence[str], restart: int) -> Tensor:

@@ -7,16 +7,22 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.evaluation.corruptions.kernels import clip, inlined, kernel, loose, smooth
+from shiftbed.evaluation.corruptions.kernels import (
+    Batch,
+    Floats,
+    Ints,
+    clip,
+    f,
+    inlined,
+    kernel,
+    loose,
+    smooth,
+)
 from shiftbed.evaluation.corruptions.philox import Keys, fill_words, uniforms
 
-Batch = NDArray[np.float32]
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
 Disk = tuple[Ints, Ints, Floats, int]
 Layers = tuple[Ints, Floats, Ints, Floats]
 
-f = np.float32
 LEVELS = 3  # runs summed in one pass over a row
 ONE, TWO = np.uint64(1), np.uint64(2)
 

@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.evaluation.corruptions.kernels import (
+    Batch,
+    Floats,
+    Ints,
     clip,
+    f,
     gaussian_taps,
     kernel,
     loose,
@@ -18,11 +22,6 @@ from shiftbed.evaluation.corruptions.kernels import (
 )
 from shiftbed.evaluation.corruptions.philox import Keys, fill_words, uniforms
 
-Batch = NDArray[np.float32]
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-
-f = np.float32
 LUMA = (f(0.299), f(0.587), f(0.114))  # ITU-R BT.601
 R, G, B = LUMA
 ONE, TWO, THREE = (

@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.corruptions.kernels import loose
+from shiftbed.evaluation.corruptions.kernels import f, loose
 from shiftbed.evaluation.corruptions.philox import Keys, fill_normals, uniforms
 
-Floats = NDArray[np.float32]
 Texture = NDArray[np.float32]  # (H, W, 3)
 
-f = np.float32
 SIZE = (600, 800)
 COLOURS = (
     (0.30, 0.58, 0.65),

@@ -15,7 +15,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+Batch = NDArray[np.float32]
+"""(N, H, W, C)"""
 Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
 F = TypeVar("F", bound=Callable[..., Any])
 
 f = np.float32

@@ -6,13 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import pdtr
 
-from shiftbed.evaluation.corruptions.kernels import kernel
+from shiftbed.evaluation.corruptions.kernels import Batch, f, kernel
 from shiftbed.evaluation.corruptions.philox import TILE, Keys, fill_tile, normal
 
-Batch = NDArray[np.float32]
 Poisson = tuple[NDArray[np.uint32], NDArray[np.uint16]]
 
-f = np.float32
 LEVELS = 255
 
 

@@ -19,7 +19,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from shiftbed.evaluation.corruptions.kernels import inlined, kernel
+from shiftbed.evaluation.corruptions.kernels import f, inlined, kernel
 
 TILE = 1024
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -43,8 +43,6 @@ FAR = (
 
 Words = NDArray[np.uint32]
 Keys = NDArray[np.uint64]
-
-f = np.float32
 
 
 def image_keys(ids: Sequence[str], seed: int, name: str, severity: int) -> Keys:

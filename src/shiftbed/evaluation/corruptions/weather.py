@@ -8,13 +8,17 @@ from numpy.typing import NDArray
 
 from shiftbed.evaluation.corruptions.blur import motion, motion_path
 from shiftbed.evaluation.corruptions.digital import LUMA
-from shiftbed.evaluation.corruptions.kernels import gaussian_taps, kernel, loose, smooth
+from shiftbed.evaluation.corruptions.kernels import (
+    Batch,
+    Floats,
+    f,
+    gaussian_taps,
+    kernel,
+    loose,
+    smooth,
+)
 from shiftbed.evaluation.corruptions.philox import Keys, fill_normals, fill_words
 
-Batch = NDArray[np.float32]
-Floats = NDArray[np.float32]
-
-f = np.float32
 R, G, B = LUMA
 WATER = (f(175 / 255), f(238 / 255), f(238 / 255))
 MUD = (f(63 / 255), f(42 / 255), f(20 / 255))

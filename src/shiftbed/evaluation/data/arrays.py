@@ -73,7 +73,12 @@ class ArrayImages(RowImages):
         pixels = np.asarray(self.pixels[self.rows[row]])
         if self.layout == "NCHW":
             pixels = pixels.transpose(1, 2, 0)
-        return picture_of(_to_bytes(pixels))
+        if pixels.dtype != np.uint8:
+            low, high = float(pixels.min()), float(pixels.max())
+            if not (low >= 0 and high <= 1):  # also if they are not numbers
+                raise NoImage(f"values from {low:g} to {high:g}, expected [0, 1]")
+            pixels = np.rint(pixels.astype(np.float64) * 255).astype(np.uint8)
+        return picture_of(pixels)
 
     def data(self, row: int) -> bytes:
         shape = f"{self.pixels.dtype.str}{self.pixels.shape[1:]}"
@@ -86,15 +91,6 @@ def picture_of(pixels: NDArray[np.uint8]) -> Image.Image:
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[:, :, 0]
     return Image.fromarray(np.ascontiguousarray(pixels))
-
-
-def _to_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    if pixels.dtype == np.uint8:
-        return pixels
-    low, high = float(pixels.min()), float(pixels.max())
-    if not (low >= 0 and high <= 1):  # also if they are not numbers
-        raise NoImage(f"values from {low:g} to {high:g}, expected [0, 1]")
-    return np.rint(pixels.astype(np.float64) * 255).astype(np.uint8)
 
 
 def read_arrays(path: Path, prefix: str | None, options: Options) -> RawExamples:

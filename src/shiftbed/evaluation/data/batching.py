@@ -1,7 +1,7 @@
 """Batches of preprocessed images, in order, prepared ahead by threads.
 
 Threads are enough: PIL releases the interpreter's lock while it decodes and resizes, and so does
-NumPy while it copies. No processes are started, nothing is pickled, and at most ``ahead`` batches
+NumPy while it copies. No processes are started, nothing is pickled, and at most two batches
 besides the one in use are in memory.
 """
 
@@ -21,6 +21,8 @@ from shiftbed.evaluation.data.test_set import TestSet, Unreadable, UnreadableIma
 
 Transform = Callable[[Image.Image], NDArray[np.uint8]]
 """A picture in any mode to uint8 (H, W, C), the same shape for all."""
+_AHEAD = 2
+"""Batches in memory besides the one in use."""
 _TASKS = 4
 """Tasks per worker and batch: few enough to be cheap, enough to keep workers busy to the end."""
 
@@ -42,8 +44,6 @@ def batches(
     transform: Transform,
     batch_size: int,
     workers: int | None = None,
-    *,
-    ahead: int = 2,
 ) -> Iterator[Batch]:
     """The images of ``rows`` (all, if None) in batches, in order.
 
@@ -57,19 +57,17 @@ def batches(
     if chosen.size and (chosen.min() < 0 or chosen.max() >= len(test_set)):
         raise InputError(f"rows must lie between 0 and {len(test_set) - 1}")
     workers = cores() if workers is None else workers
-    if batch_size < 1 or workers < 0 or ahead < 0:
-        raise InputError("batch_size must be at least 1, workers and ahead at least 0")
+    if batch_size < 1 or workers < 0:
+        raise InputError("batch_size must be at least 1, workers at least 0")
     chosen = chosen.astype(np.int64)
     parts = (chosen[at : at + batch_size] for at in range(0, len(chosen), batch_size))
     tray = _Tray(test_set, transform)
     if workers == 0:
         return (tray.batch(part, tray.prepared(part)) for part in parts)
-    return _in_threads(tray, parts, workers, ahead)
+    return _in_threads(tray, parts, workers)
 
 
-def _in_threads(
-    tray: "_Tray", parts: Iterator[NDArray[np.int64]], workers: int, ahead: int
-) -> Iterator[Batch]:
+def _in_threads(tray: "_Tray", parts: Iterator[NDArray[np.int64]], workers: int) -> Iterator[Batch]:
     waiting: deque[tuple[NDArray[np.int64], list[Future[list[_Prepared]]]]] = deque()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="images")
 
@@ -81,18 +79,15 @@ def _in_threads(
             waiting.append((part, [pool.submit(tray.prepared, piece) for piece in pieces]))
 
     try:
-        for _ in range(ahead + 1):
+        for _ in range(_AHEAD + 1):
             start()
         while waiting:
             part, tasks = waiting.popleft()
             batch = tray.batch(part, [one for task in tasks for one in task.result()])
             del tasks
-            if ahead:
-                start()
+            start()
             yield batch
             del batch
-            if not ahead:
-                start()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

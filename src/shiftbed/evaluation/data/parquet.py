@@ -183,14 +183,19 @@ def choose_columns(where: str, schema: pa.Schema, options: Options) -> Columns:
     for asked in options.columns:
         if asked is not None and asked not in schema.names:
             raise unknown(f"column in {where}", asked, schema.names)
-    image = options.image_column or _image(where, schema)
+    image = options.image_column
+    if image is None:
+        fits = [one.name for one in schema if _holds_bytes(one.type)]
+        image = _only(where, ["image"] if "image" in fits else fits, schema, "image")
     kind = schema.field(image).type
     if not _holds_bytes(kind):
         raise InputError(f"{where}, column {image!r}: is {kind}, expected struct<bytes, path>")
     struct = pa.types.is_struct(kind)
     label = None
     if not options.unlabelled:
-        label = options.label_column or _label(where, schema, features)
+        usual = [name for name in ("label", "labels") if name in schema.names]
+        named = [name for name in schema.names if _class_names(features.get(name)) is not None]
+        label = options.label_column or _only(where, usual or named, schema, "label")
     group = options.group_column or ("group" if "group" in schema.names else None)
     named = struct and kind.get_field_index("path") >= 0
     return Columns(
@@ -228,29 +233,15 @@ def _holds_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _image(where: str, schema: pa.Schema) -> str:
-    fits: list[str] = [one.name for one in schema if _holds_bytes(one.type)]
-    if len(fits) > 1 and "image" in fits:
-        return "image"
-    if len(fits) != 1:
-        seen = some(fits) if fits else f"none in {some(schema.names, 8)}"
-        raise InputError(
-            f"{where}: expected one column of images, struct<bytes, path>, found {seen}"
-            + ("; say which (image_column=)" if fits else "")
-        )
-    return fits[0]
-
-
-def _label(where: str, schema: pa.Schema, features: dict[str, Any]) -> str:
-    usual = [name for name in ("label", "labels") if name in schema.names]
-    named = [name for name in schema.names if _class_names(features.get(name)) is not None]
-    fits = usual or named
-    if len(fits) != 1:
-        raise InputError(
-            f"{where}: expected one column of labels, found {some(fits) or 'none'} in "
-            f"{some(schema.names, 8)}; say which (label_column=), or unlabelled=True"
-        )
-    return fits[0]
+def _only(where: str, fits: list[str], schema: pa.Schema, what: str) -> str:
+    if len(fits) == 1:
+        return fits[0]
+    kind = "images, struct<bytes, path>" if what == "image" else "labels"
+    hint = f"; say which ({what}_column=)" if fits or what == "label" else ""
+    raise InputError(
+        f"{where}: expected one column of {kind}, found {some(fits) or 'none'} in "
+        f"{some(schema.names, 8)}{hint}" + (", or unlabelled=True" if what == "label" else "")
+    )
 
 
 def values(where: str, column: pa.ChunkedArray) -> Any:

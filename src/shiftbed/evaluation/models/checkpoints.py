@@ -69,7 +69,13 @@ def read_state(path: Path) -> dict[str, "torch.Tensor"]:
     import torch
 
     if path.suffix == ".safetensors":
-        return _read_safetensors(path)
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            return _without(_PREFIXES, load_file(path))
+        except SafetensorError as error:
+            raise InputError(f"{path}: not a safetensors file: {error}") from None
     try:
         with torch.serialization.safe_globals([argparse.Namespace]):  # timm's own checkpoints
             found = torch.load(path, map_location="cpu", weights_only=True)
@@ -87,16 +93,6 @@ def read_state(path: Path) -> dict[str, "torch.Tensor"]:
     if not isinstance(found, Mapping) or not all(torch.is_tensor(v) for v in found.values()):
         raise InputError(f"{path}: no state dict (a mapping from names to tensors)")
     return _without(prefixes, dict(found))
-
-
-def _read_safetensors(path: Path) -> dict[str, "torch.Tensor"]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return _without(_PREFIXES, load_file(path))
-    except SafetensorError as error:
-        raise InputError(f"{path}: not a safetensors file: {error}") from None
 
 
 def refusal(path: str | Path, error: Exception) -> InputError:

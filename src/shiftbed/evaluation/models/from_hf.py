@@ -95,11 +95,9 @@ def preprocessing_of(config: Mapping[str, Any]) -> Preprocessing:
 
 def _edges(value: Any) -> dict[str, int]:
     """Sizes as processors write them: a mapping, a number (older), or nothing."""
-    if value is None:
-        return {}
     if isinstance(value, int):
         return {"height": value, "width": value}
-    return {k: int(v) for k, v in dict(value).items() if v is not None}
+    return {k: int(v) for k, v in dict(value or {}).items() if v is not None}
 
 
 def _statistics(config: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:

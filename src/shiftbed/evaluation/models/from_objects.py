@@ -46,7 +46,8 @@ def from_object(
     if request.device != "cpu":
         raise InputError(f"{what}: device is an option of torch models; this one runs as it is")
     request.only_float32()
-    if is_estimator(source):
+    sklearn = sys.modules.get("sklearn.base")
+    if sklearn is not None and isinstance(source, sklearn.BaseEstimator):
         from shiftbed.evaluation.models.from_sklearn import estimator_model, native_of
 
         own = stated(source) or native or native_of(source, request)
@@ -55,15 +56,20 @@ def from_object(
         raise InputError(f"{what}: not a function but {type(source).__name__}")
     own = stated(source) or native or _asked(request)
     used = request.preprocess(own)
-    probe = FunctionModel(
-        id=naming(own, used),
-        classes=0,
+    name, classes = naming(own, used), request.integer("num_classes") or request.classes
+    if classes is None:
+        shape = np.shape(source(np.full((1, used.channels, *used.size), 0.5, np.float32)))
+        if len(shape) != 2 or shape[0] != 1:
+            raise InputError(f"{name} must return (N, classes) logits, got {shape} for N = 1")
+        classes = int(shape[1])
+    return FunctionModel(
+        id=name,
+        classes=classes,
         preprocessing=used,
         facts=facts,
         class_names=request.class_names or tuple(getattr(source, "class_names", ())),
         function=source,
     )
-    return _with_classes(probe, request)
 
 
 def _from_module(
@@ -135,20 +141,6 @@ def _asked(request: Request) -> Preprocessing:
     return Preprocessing(size=(1, 1))
 
 
-def _with_classes(probe: FunctionModel, request: Request) -> FunctionModel:
-    """With as many classes as asked for, or the columns for one grey image."""
-    from dataclasses import replace
-
-    wanted = request.integer("num_classes") or request.classes
-    if wanted is not None:
-        return replace(probe, classes=wanted)
-    p = probe.preprocessing
-    shape = np.shape(probe.function(np.full((1, p.channels, *p.size), 0.5, np.float32)))
-    if len(shape) != 2 or shape[0] != 1:
-        raise InputError(f"{probe.id} must return (N, classes) logits, got {shape} for N = 1")
-    return replace(probe, classes=int(shape[1]))
-
-
 def kind_of(source: Any) -> str:
     """What an object is called: a function's or its class's name."""
     name = str(getattr(source, "__qualname__", type(source).__qualname__)).rpartition(".")[2]
@@ -159,9 +151,3 @@ def is_module(source: Any) -> bool:
     """Whether it is a torch module; torch is not imported to find out."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(source, torch.nn.Module)
-
-
-def is_estimator(source: Any) -> bool:
-    """Whether it is an estimator of scikit-learn's kind, not its class."""
-    base = sys.modules.get("sklearn.base")
-    return base is not None and isinstance(source, base.BaseEstimator)

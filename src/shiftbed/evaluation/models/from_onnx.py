@@ -40,13 +40,10 @@ class Graph:
     def __call__(self, x: Floats) -> Floats:
         if self.batch is None:
             return self._run(x)
-        steps = range(0, len(x), self.batch)
-        return np.concatenate([self._filled(x[start : start + self.batch]) for start in steps])
-
-    def _filled(self, x: Floats) -> Floats:
-        lacking = (self.batch or 0) - len(x)
+        lacking = -len(x) % self.batch
         full = np.concatenate([x, np.repeat(x[-1:], lacking, axis=0)]) if lacking else x
-        return self._run(full)[: len(x)]
+        starts = range(0, len(full), self.batch)
+        return np.concatenate([self._run(full[at : at + self.batch]) for at in starts])[: len(x)]
 
     def _run(self, x: Floats) -> Floats:
         found: NDArray[Any] = x.transpose(0, 2, 3, 1) if self.layout == "NHWC" else x

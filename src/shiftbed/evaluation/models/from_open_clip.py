@@ -80,7 +80,7 @@ def load(request: Request) -> Model:
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     features = remembered(
         f"text-features/{key}.npy",
-        lambda: text_features(network, _tokenizer(architecture), request.class_names, prompts),
+        lambda: text_features(network, architecture, request.class_names, prompts),
     )
     names, query = request.class_names, {"prompts": key[:12]} | (request.drawn if not file else {})
     if file is not None and request.weights is not None:
@@ -118,12 +118,18 @@ def preprocessing_of(config: Mapping[str, Any]) -> Preprocessing:
 
 
 def text_features(
-    network: Any, tokenizer: Any, names: Sequence[str], templates: Sequence[str]
+    network: Any, architecture: str, names: Sequence[str], templates: Sequence[str]
 ) -> Floats:
     """(classes, width) float32 rows of length 1: the mean of each class's prompts."""
+    import open_clip
     import torch
     from torch.nn.functional import normalize
 
+    try:
+        tokenizer = open_clip.get_tokenizer(architecture)
+    except (OSError, ValueError, ImportError) as error:
+        what = f"the tokenizer of {architecture} cannot be loaded"
+        raise InputError(f"{what}: {brief(error)}") from None
     rows = []
     texts = [t.format(name) for name in names for t in templates]
     with torch.inference_mode():
@@ -216,17 +222,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         root.removeHandler(nothing)
-
-
-def _tokenizer(architecture: str) -> Any:
-    import open_clip
-
-    try:
-        return open_clip.get_tokenizer(architecture)
-    except (OSError, ValueError, ImportError) as error:
-        raise InputError(
-            f"the tokenizer of {architecture} cannot be loaded: {brief(error)}"
-        ) from None
 
 
 def _check_text_tower(architecture: str) -> None:

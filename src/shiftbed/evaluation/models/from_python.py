@@ -15,8 +15,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -66,9 +65,10 @@ def build(name: str, request: Request) -> Built:
     A class of modules is called like a factory, and so is a function that weights are given for.
     """
     made, facts = find(name.removesuffix("()"), request.seed)
-    called = name.endswith("()") or _is_module_class(made)
-    if request.weights is not None and inspect.isroutine(made):
-        called = True
+    torch = sys.modules.get("torch")
+    called = name.endswith("()") or (request.weights is not None and inspect.isroutine(made))
+    if torch is not None and isinstance(made, type):
+        called = called or issubclass(made, torch.nn.Module)
     if not called:
         if request.text("seed") is not None and not is_module(made):
             raise InputError(f"python:{name}: takes no seed: nothing is drawn when it is named")
@@ -92,11 +92,6 @@ def _called(factory: Any, name: str, seed: int) -> Any:
         pass
     with seeded(seed) if find_spec("torch") else nullcontext():
         return factory()
-
-
-def _is_module_class(found: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(found, type) and issubclass(found, torch.nn.Module)
 
 
 def find(name: str, seed: int = 0) -> tuple[Any, dict[str, Any]]:
@@ -132,22 +127,14 @@ def _module(name: str) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
-    try:
-        with _here_too():
-            return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise InputError(f"no module {name!r} here ({os.getcwd()}) or installed") from None
-        raise
-
-
-@contextmanager
-def _here_too() -> Iterator[None]:
-    """Modules in the working directory can be imported, as with ``python -m``."""
-    here = os.getcwd()
+    here = os.getcwd()  # modules in it can be imported, as with python -m
     sys.path.insert(0, here)
     try:
-        yield
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise InputError(f"no module {name!r} here ({here}) or installed") from None
+        raise
     finally:
         if here in sys.path:
             sys.path.remove(here)

@@ -49,7 +49,16 @@ def load(request: Request) -> Model:
         query["weights"] = stamp(file)
     elif pretrained:
         file = _cached(config, request.spec.text)
-        network = _from_hub(request.spec.name, file, config, options)
+        there = config.get("num_classes")
+        if options.get("num_classes", there) != there:
+            raise InputError(
+                f"the weights of timm's {request.spec.name} have {there} classes, "
+                f"not {options['num_classes']}"
+            )
+        foreign = file.suffix == ".npz"  # original JAX weights, which the model itself can read
+        overlay = {"file": str(file), "custom_load": foreign}
+        more = {"pretrained": True, "pretrained_cfg_overlay": overlay}
+        network = _create(request.spec.name, options, **more)
         tag = tag or str(config["tag"] or "")
         name = f"{architecture}.{tag}" if tag else name
     else:
@@ -154,20 +163,6 @@ def _from_file(
     network = _create(architecture, options)
     fit(network, state, file)
     return network
-
-
-def _from_hub(
-    name: str, file: Path, config: Mapping[str, Any], options: Mapping[str, Any]
-) -> "nn.Module":
-    """The library's own loading, from a file that is already there."""
-    if options.get("num_classes", config.get("num_classes")) != config.get("num_classes"):
-        raise InputError(
-            f"the weights of timm's {name} have {config.get('num_classes')} classes, "
-            f"not {options['num_classes']}"
-        )
-    foreign = file.suffix == ".npz"  # original JAX weights, which the model itself can read
-    overlay = {"file": str(file), "custom_load": foreign}
-    return _create(name, options, pretrained=True, pretrained_cfg_overlay=overlay)
 
 
 def _cached(config: Mapping[str, Any], what: str) -> Path:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,9 @@ from shiftbed.evaluation.models.from_objects import from_object, kind_of
 from shiftbed.evaluation.models.spec import PREPROCESSING, Request, Spec, stamp
 from shiftbed.evaluation.models.torch_model import PRECISIONS
 
-_HERE = "shiftbed.evaluation.models."
 PREFIXES: dict[str, str] = {
-    "timm": _HERE + "from_timm",
-    "torchvision": _HERE + "from_torchvision",
-    "open_clip": _HERE + "from_open_clip",
-    "hf": _HERE + "from_hf",
-    "onnx": _HERE + "from_onnx",
-    "torch": _HERE + "from_torch",
-    "sklearn": _HERE + "from_sklearn",
-    "python": _HERE + "from_python",
+    prefix: f"shiftbed.evaluation.models.from_{prefix}"
+    for prefix in ("timm", "torchvision", "open_clip", "hf", "onnx", "torch", "sklearn", "python")
 }
 """Prefix → module with ``load(request) -> Model``."""
 PLUGINS = "shiftbed.models"
@@ -83,7 +75,13 @@ def resolve(
         templates=templates if templates is not None else parsed.query.get("templates"),
         trusted=tuple(trusted),
     )
-    found = _load(request)
+    try:
+        found: Model = _module(parsed.prefix).load(request)
+    except ModuleNotFoundError as error:
+        missing = lacking(error, spec)
+        if missing is None:
+            raise
+        raise missing from None
     request.expect(found.classes)
     return found
 
@@ -158,35 +156,25 @@ def model(
         if key not in known:
             raise unknown("option of a model", key, (*known, *PREPROCESSING))
     if isinstance(source, str):
-        found = resolve(
-            source,
-            device=device,
-            precision=precision,
-            preprocessing=changes,
-            weights=weights,
-            classes=classes,
-            **options,
-        )
+        options |= {"device": device, "precision": precision, "weights": weights}
+        found = resolve(source, preprocessing=changes, classes=classes, **options)
         return found if name is None else replace(found, id=name)
     file = None if weights is None else existing(weights, "weights")
+    # a single mean (or std) in a list is that of the only channel
+    sizes = {np.size(changes[key]) for key in ("mean", "std") if np.ndim(changes.get(key, 0))}
+    one_channel = sizes == {1}
     own = name or kind_of(source) + (f"?weights={stamp(file)}" if file else "")
     request = _request(
         Spec(text=own, prefix="", name=own, query=options),
         device=device,
         precision=precision,
-        preprocessing=_with_mode(changes),
+        preprocessing={"mode": "L", **changes} if one_channel else changes,
         weights=file,
         classes=classes,
     )
     found = from_object(source, request, lambda *_: own, facts={"architecture": kind_of(source)})
     request.expect(found.classes)
     return found
-
-
-def _with_mode(changes: dict[str, Any]) -> dict[str, Any]:
-    """A single mean (or std) in a list is that of the only channel."""
-    sizes = {np.size(changes[key]) for key in ("mean", "std") if np.ndim(changes.get(key, 0))}
-    return {"mode": "L", **changes} if sizes == {1} else changes
 
 
 def name_of(spec: str) -> str:
@@ -204,38 +192,20 @@ def _module(prefix: str) -> Any:
     return added[prefix].load()
 
 
-def _load(request: Request) -> Model:
-    try:
-        found: Model = _module(request.spec.prefix).load(request)
-    except ModuleNotFoundError as error:
-        missing = lacking(error, request.spec.text)
-        if missing is None:
-            raise
-        raise missing from None
-    return found
-
-
 def _lines(given: Texts, what: str) -> tuple[str, ...]:
     """Names or prompts: a list, or a file with one per line or a JSON list."""
+    where, values = "", given
     if isinstance(given, str | PathLike):
         path = existing(given, what)
-        values = _read_lines(path, what)
-    else:
-        path, values = None, list(given)
-    if not values or not all(isinstance(v, str) and v.strip() for v in values):
-        where = f"{path}: " if path else ""
+        where = f"{path}: "
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+            values = json.loads(text) if path.suffix == ".json" else text.splitlines()
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError(f"{where}cannot be read as {what}: {error}") from None
+        if not isinstance(values, list):
+            raise InputError(f"{where}{what} must be a JSON list of texts")
+    found = tuple(values) if isinstance(values, Sequence) else ()
+    if not found or not all(isinstance(v, str) and v.strip() for v in found):
         raise InputError(f"{where}{what} must be one or more texts, none of them empty")
-    return tuple(values)
-
-
-def _read_lines(path: Path, what: str) -> list[Any]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        if path.suffix != ".json":
-            return text.splitlines()
-        found = json.loads(text)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as {what}: {error}") from None
-    if not isinstance(found, list):
-        raise InputError(f"{path}: {what} must be a JSON list of texts")
     return found

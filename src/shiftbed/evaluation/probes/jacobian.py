@@ -8,17 +8,12 @@ instead of one per class.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model, TorchModel
-
-if TYPE_CHECKING:
-    import torch
-
 
 Floats = NDArray[np.float64]
 
@@ -76,10 +71,13 @@ def _squares(
         x = torch_model.tensor(pixels[some]).detach().requires_grad_(True)
         logits = torch_model.module(x)
         v = torch.from_numpy(directions(some, logits.shape[1])).to(logits.device)
+        std = torch.tensor(model.preprocessing.std, device=x.device, dtype=x.dtype)
         total = np.zeros(len(x))
         for j in range(v.shape[1]):
             keep = j < v.shape[1] - 1
-            total += _row_squares(torch_model, x, (logits * v[:, j]).sum(), keep=keep)
+            (gradient,) = torch.autograd.grad((logits * v[:, j]).sum(), x, retain_graph=keep)
+            scaled = gradient * std.view(1, -1, 1, 1)  # of x normalised
+            total += scaled.double().pow(2).sum(dim=(1, 2, 3)).cpu().numpy()
         found.append(total)
     return np.concatenate(found)
 
@@ -92,16 +90,3 @@ def differentiable(model: Model) -> TorchModel:
             "measured; the other probes can"
         )
     return model
-
-
-def _row_squares(
-    model: TorchModel, x: "torch.Tensor", score: "torch.Tensor", *, keep: bool
-) -> Floats:
-    """(N,): ‖∂score/∂x‖² with x normalised: a pixel's gradient times the channel's std."""
-    import torch
-
-    (gradient,) = torch.autograd.grad(score, x, retain_graph=keep)
-    std = torch.tensor(model.preprocessing.std, device=x.device, dtype=x.dtype)
-    scaled = gradient * std.view(1, -1, 1, 1)
-    squares: Floats = scaled.double().pow(2).sum(dim=(1, 2, 3)).cpu().numpy()
-    return squares

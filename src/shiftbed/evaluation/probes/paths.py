@@ -22,7 +22,6 @@ from scipy import fft
 from shiftbed.errors import InputError, unknown
 
 Floats = NDArray[np.float32]
-Complex = NDArray[np.complexfloating]
 Doubles = NDArray[np.float64]
 POINTS = 100
 """Evenly spaced λ from 0 to 1, both ends included."""
@@ -49,7 +48,9 @@ def amplitude_path(x0: Floats, x1: Floats, w: float, points: int = POINTS) -> Fl
     """
     inside = _checked(x0, x1, w, points)[:, : x0.shape[2] // 2 + 1]
     f0, f1 = fft.rfft2(np.stack([x0, x1]))
-    gain = np.where(inside, np.abs(f1) - np.abs(f0), np.float32(0)) * _direction(f0)
+    size = np.abs(f0)
+    direction = np.where(size > 0, f0 / np.where(size > 0, size, 1), 1.0)  # e^{i·arg f₀}
+    gain = np.where(inside, np.abs(f1) - size, np.float32(0)) * direction
     step = fft.irfft2(gain, s=x0.shape[1:])
     path = np.linspace(0, 1, points, dtype=np.float32)[:, None, None, None] * step
     path += x0
@@ -102,12 +103,6 @@ def pixel_pieces(x0: Floats, x1: Floats, step: float = 1.0, most: int = 128) -> 
         piece = some[:, None, None, None] * difference
         piece += x0
         yield piece
-
-
-def _direction(f: Complex) -> Complex:
-    """e^{i·arg f}, 1 where f is 0."""
-    size = np.abs(f)
-    return np.where(size > 0, f / np.where(size > 0, size, 1), 1.0)
 
 
 def _checked(x0: Floats, x1: Floats, w: float, points: int) -> NDArray[np.bool_]:

@@ -6,7 +6,7 @@ two pairs of any classes, nor in two pairs of one class (within), nor twice on i
 classes (between).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -230,13 +230,9 @@ def _in_turn(
         raise InputError(f"pairs must be between 1 and {there}, is {wanted}, for these classes")
     drawn: dict[int, Rows] = {}
     found = np.empty((wanted, 2), dtype=np.int64)
-    for at, (group, turn) in zip(range(wanted), _turns(order, sizes), strict=False):
+    turns = ((one, turn) for turn in range(max(sizes)) for one in order if sizes[one] > turn)
+    for at, (group, turn) in zip(range(wanted), turns, strict=False):
         if group not in drawn:
             drawn[group] = draw(group)
         found[at] = drawn[group][turn]
     return found
-
-
-def _turns(order: "list[int] | range", sizes: list[int]) -> Iterator[tuple[int, int]]:
-    for turn in range(max(sizes)):
-        yield from ((group, turn) for group in order if sizes[group] > turn)

@@ -143,7 +143,12 @@ _IN = ("", "raw", "MNIST/raw")
 def read_digits(entry: TestSetEntry, path: Path | None) -> RawExamples:
     """One of the three; the test split of USPS and MNIST unless another is asked for."""
     if entry.part == "sklearn":
-        return _sklearn(entry, path)
+        if path is not None or entry.split is not None:
+            raise InputError(
+                f"{entry.name}: comes whole with scikit-learn; write digits/sklearn@, nothing more"
+            )
+        where, (pixels, own) = "scikit-learn's digits", sklearn_digits()
+        return _in_array(where, pixels, "NHW", "", own, domain_classes("digits"))
     if path is None:
         raise InputError(f"{entry.name}@: a file or directory must follow the @; {entry.tree}")
     split = entry.split or "test"
@@ -156,15 +161,6 @@ def read_digits(entry: TestSetEntry, path: Path | None) -> RawExamples:
         if images is not None and labels is not None:
             return _idx(images, labels)
     raise wrong_layout(entry, path)
-
-
-def _sklearn(entry: TestSetEntry, path: Path | None) -> RawExamples:
-    if path is not None or entry.split is not None:
-        raise InputError(
-            f"{entry.name}: comes whole with scikit-learn; write digits/sklearn@ and nothing more"
-        )
-    where, (pixels, labels) = "scikit-learn's digits", sklearn_digits()
-    return _in_array(where, pixels, "NHW", "", labels, domain_classes("digits"))
 
 
 def _arrays(entry: TestSetEntry, path: Path, split: str) -> RawExamples:
