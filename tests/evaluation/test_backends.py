@@ -79,7 +79,7 @@ def test_candidates_that_differ_are_left_out(monkeypatch):
 
 
 def test_candidates_that_fail_are_left_out(monkeypatch):
-    def fails(m):
+    def fails(m, within):
         raise RuntimeError("no such operator\nand more")
 
     monkeypatch.setattr(backends, "exported", fails)

@@ -99,7 +99,13 @@ class Preprocessing:
         if self.crop == "none" and self.resize not in (None, self.size):
             raise InputError(f"crop 'none' resizes to size; resize must be left out: {self.resize}")
         for name in ("mean", "std"):
-            object.__setattr__(self, name, _per_channel(name, getattr(self, name), self.channels))
+            given = getattr(self, name)
+            values = (given,) if isinstance(given, int | float) else tuple(given)
+            values *= self.channels if len(values) == 1 else 1
+            if len(values) != self.channels or not all(np.isfinite(v) for v in values):
+                what = f"{self.channels} numbers, one per channel"
+                raise InputError(f"{name} must be {what}, got {given!r}")
+            object.__setattr__(self, name, tuple(float(v) for v in values))
         if min(self.std) <= 0:
             raise InputError(f"std must be positive, got {self.std}")
 
@@ -137,7 +143,11 @@ class Preprocessing:
                 picture = picture.crop((left, top, left + columns, top + rows))
         if (rows, columns) == self.size:
             return picture
-        canvas = Image.new(picture.mode, (self.size[1], self.size[0]), self._padding())
+        level = 0 if self.crop != "border" else self.fill
+        fill = [round(255 * m) if level is None else level for m in self.mean]
+        if self.mode == "BGR":
+            fill.reverse()
+        canvas = Image.new(picture.mode, self.size[::-1], tuple(fill))
         canvas.paste(picture, (before, above))
         return canvas
 
@@ -166,16 +176,6 @@ class Preprocessing:
         margin = length - wanted
         return (round(margin / 2) if self.half == "even" else margin // 2), wanted, 0
 
-    def _padding(self) -> int | tuple[int, ...]:
-        if self.crop != "border":
-            return 0
-        if self.fill is not None:
-            return self.fill if self.mode == "L" else (self.fill,) * 3
-        colour = tuple(round(255 * m) for m in self.mean)
-        if self.mode == "L":
-            return colour[0]
-        return colour[::-1] if self.mode == "BGR" else colour
-
     def describe(self) -> dict[str, Any]:
         """All of it as JSON types; ``from_dict`` reads it back."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
@@ -184,9 +184,7 @@ class Preprocessing:
     def from_dict(cls, values: Mapping[str, Any]) -> "Preprocessing":
         """Read what ``describe`` wrote, or a side-car file with some of it; ``size`` is needed."""
         if "size" not in values:
-            raise InputError(
-                "preprocessing: 'size' is missing, (height, width) of the model's input"
-            )
+            raise InputError("preprocessing: 'size' is missing, (height, width) of the input")
         return cls(**_checked(values))
 
     def override(self, **changes: Any) -> "Preprocessing":
@@ -247,15 +245,6 @@ def _pair(name: str, value: Any) -> Pair:
     if len(sides) != 2 or not all(isinstance(s, int) and s > 0 for s in sides):
         raise InputError(f"{name} must be (height, width), two positive integers, got {value!r}")
     return sides[0], sides[1]
-
-
-def _per_channel(name: str, value: Any, channels: int) -> tuple[float, ...]:
-    values = (value,) if isinstance(value, int | float) else tuple(value)
-    if len(values) == 1:
-        values *= channels
-    if len(values) != channels or not all(np.isfinite(v) for v in values):
-        raise InputError(f"{name} must be {channels} numbers, one per channel, got {value!r}")
-    return tuple(float(v) for v in values)
 
 
 def as_picture(image: Image.Image | NDArray[Any], mode: Literal["RGB", "L"]) -> Image.Image:

@@ -162,7 +162,7 @@ def test_displacements_are_smoothed_as_by_scipy(sigma, error):
     field = np.empty((64, 90), np.float32)
     digital.draw_field(np.uint64(3), 0, field)
     assert -1 <= field.min() < -0.99 < 0.99 < field.max() < 1
-    ours = digital.smoother(sigma, 64, 90)(field)
+    ours = digital.smoothed(field, sigma)
     expected = field
     if sigma:
         expected = ndimage.gaussian_filter(

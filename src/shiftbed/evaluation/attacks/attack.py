@@ -6,7 +6,6 @@ Nothing here needs torch until an attack is called, so that setting names can be
 import hashlib
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, final
@@ -19,10 +18,7 @@ from shiftbed.errors import InputError, unknown
 if TYPE_CHECKING:
     import torch
 
-    from shiftbed.evaluation.attacks.ascent import Ascent
-    from shiftbed.evaluation.attacks.balls import Ball
     from shiftbed.evaluation.attacks.running import Evidence
-    from shiftbed.evaluation.attacks.victim import Victim
 
 
 NORMS = ("linf", "l2")
@@ -56,7 +52,7 @@ class Attacked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack(ABC):
+class Attack:
     """A loss is raised by changing pixels within an ε-ball around each image."""
 
     norm: str
@@ -154,12 +150,6 @@ class Attack(ABC):
 
         return run(self, model, images, labels, ids, batch_size=batch_size)
 
-    @abstractmethod
-    def ascend(
-        self, victim: "Victim", ball: "Ball", y: "torch.Tensor", start: "torch.Tensor"
-    ) -> "Ascent":
-        """One run from perturbations ``start``, against classes ``y``."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _FixedStep(Attack):
@@ -177,19 +167,8 @@ class _FixedStep(Attack):
             raise InputError(f"step of an attack must be above 0 and finite, got {self.step}")
 
     @property
-    @abstractmethod
-    def step_size(self) -> float: ...
-
-    def ascend(
-        self, victim: "Victim", ball: "Ball", y: "torch.Tensor", start: "torch.Tensor"
-    ) -> "Ascent":
-        from shiftbed.evaluation.attacks.ascent import ascend
-
-        steps = self.steps if isinstance(self, PGD) else 1
-        return ascend(
-            victim, ball, y, start,
-            step=self.step_size, steps=steps, early_stop=self.early_stop, keep=self.keep,
-        )  # fmt: skip
+    def step_size(self) -> float:
+        return self.eps if self.step is None else self.step
 
 
 @final
@@ -222,10 +201,6 @@ class FGSM(_FixedStep):
     random_start: bool = False
     kind: ClassVar[str] = "fgsm"
 
-    @property
-    def step_size(self) -> float:
-        return self.eps if self.step is None else self.step
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -257,16 +232,6 @@ class APGD(Attack):
     @property
     def family(self) -> str:
         return f"{self.kind}-{self.loss}-{self.norm}"
-
-    def ascend(
-        self, victim: "Victim", ball: "Ball", y: "torch.Tensor", start: "torch.Tensor"
-    ) -> "Ascent":
-        from shiftbed.evaluation.attacks.auto import ascend
-
-        return ascend(
-            victim, ball, y, start,
-            loss=self.loss, steps=self.steps, rho=self.rho, early_stop=self.early_stop,
-        )  # fmt: skip
 
 
 def text(value: object) -> str:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.attacks.ascent import Ascent
+from shiftbed.evaluation.attacks import auto
+from shiftbed.evaluation.attacks.ascent import Ascent, ascend
 from shiftbed.evaluation.attacks.attack import APGD, FGSM, PGD, Attack, Attacked
 from shiftbed.evaluation.attacks.balls import Ball, ball_around, draw_starts
 from shiftbed.evaluation.attacks.victim import Victim, check_labels, open_images, open_victim, take
@@ -117,12 +118,30 @@ def _batch(
             break
         ball = whole if len(rows) == len(y) else whole.take(rows)
         start = _start(attack, victim, ball, [ids[i] for i in rows.tolist()], restart)
-        found = attack.ascend(victim, ball, y[rows], start)
+        found = _ascend(attack, victim, ball, y[rows], start)
         seen.append((rows, found))
         _write(attack, part, rows, found, best, wrong)
         rows = rows[~part.fooled[rows]]
     part.evidence = _evidence(attack, part, seen, wrong)
     return part
+
+
+def _ascend(attack: Attack, victim: Victim, ball: Ball, y: Tensor, start: Tensor) -> Ascent:
+    """One run from perturbations ``start``, against classes ``y``."""
+    if isinstance(attack, APGD):
+        return auto.ascend(
+            victim, ball, y, start,
+            loss=attack.loss, steps=attack.steps, rho=attack.rho, early_stop=attack.early_stop,
+        )  # fmt: skip
+    assert isinstance(attack, PGD | FGSM)
+    return ascend(
+        victim, ball, y, start, step=attack.step_size, steps=_steps(attack),
+        early_stop=attack.early_stop, keep=attack.keep,
+    )  # fmt: skip
+
+
+def _steps(attack: Attack) -> int:
+    return attack.steps if isinstance(attack, PGD | APGD) else 1
 
 
 def _start(attack: Attack, victim: Victim, ball: Ball, ids: Sequence[str], restart: int) -> Tensor:
@@ -161,7 +180,7 @@ def _evidence(
     first_rows, first = seen[0]
     robust = ~part.fooled[first_rows]
     one_step = isinstance(attack, FGSM)
-    steps = attack.steps if isinstance(attack, PGD | APGD) else 1
+    steps = _steps(attack)
     rise = first.loss - first.start_loss
     tiny = 1e-6 * (1 + first.start_loss.abs())
     late = last = 0

@@ -275,8 +275,7 @@ def zoom_layers(end: float, step: float, height: int, width: int) -> Layers:
     A copy enlarged by z is the middle ⌈H/z⌉ × ⌈W/z⌉ pixels stretched by linear interpolation,
     corners on corners, to round(⌈H/z⌉·z) rows, of which the first H are used.
     """
-    rows, columns = _stretch(end, step, height), _stretch(end, step, width)
-    return (*rows, *columns)
+    return (*_stretch(end, step, height), *_stretch(end, step, width))
 
 
 def _stretch(end: float, step: float, size: int) -> tuple[Ints, Floats]:

@@ -234,7 +234,7 @@ def _lay_snow(x: Batch, out: Batch, keys: Keys, p: Params) -> None:
 
 def _lay_spatter(x: Batch, out: Batch, keys: Keys, p: Params) -> None:
     layers = weather.spatter_layers(keys, p, *x.shape[1:3])
-    tint = weather.tint(p["mud"] > 0)
+    tint = weather.MUD if p["mud"] > 0 else weather.WATER
     for n in range(len(x)):
         weather.lay_spatter(x[n], out[n], layers[n], tint, p["mud"] > 0)
 

@@ -1,6 +1,5 @@
 """Colour (brightness, contrast, saturation, grey), pixelation, JPEG, elastic deformation."""
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import cv2
@@ -308,35 +307,26 @@ def draw_field(key: int, stream: int, out: Floats) -> None:
         flat[i] = f(np.int32(words[i] >> np.uint32(8))) * f(2.0**-23) - f(1)
 
 
-Smoother = Callable[[Floats], Floats]
-
-
-@lru_cache(maxsize=16)
-def smoother(sigma: float, height: int, width: int) -> Smoother:
+def smoothed(field: Floats, sigma: float) -> Floats:
     """Gaussian smoothing cut at 3σ, reflected at the edges; by taps, or by modes where wide."""
     taps = gaussian_taps(sigma, 3.0) if sigma > 0 else np.ones(1, f)
-    if taps.size <= 32:
-
-        def direct(field: Floats) -> Floats:
-            out = np.empty_like(field)
-            smooth(field, out, taps, 1, True)
-            return out
-
-        return direct
-    down, along = smoothing_modes(sigma, height), smoothing_modes(sigma, width)
-    return lambda field: smooth_modes(field, down, along)
+    if taps.size > 32:
+        down, along = (smoothing_modes(sigma, side) for side in field.shape)
+        return smooth_modes(field, down, along)
+    out = np.empty_like(field)
+    smooth(field, out, taps, 1, True)
+    return out
 
 
 def displacement(
     key: int, height: int, width: int, alpha: float, sigma: float
 ) -> tuple[Floats, Floats]:
     """How far each pixel's source lies below and to the right: alpha times smoothed draws."""
-    run = smoother(sigma, height, width)
     field = np.empty((height, width), f)
     draw_field(key, 0, field)
-    right = run(field) * f(alpha)
+    right = smoothed(field, sigma) * f(alpha)
     draw_field(key, 1, field)
-    return run(field) * f(alpha), right
+    return smoothed(field, sigma) * f(alpha), right
 
 
 def elastic(x: Batch, out: Batch, keys: Keys, alpha: float, sigma: float, reach: float) -> None:

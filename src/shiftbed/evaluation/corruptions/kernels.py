@@ -9,6 +9,7 @@ further, so both passes run along memory.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -116,6 +117,7 @@ def smooth(image: Floats, out: Floats, taps: Floats, channels: int, reflect: boo
                 target[i] += u * (a0[i] + b0[i]) + v * (a1[i] + b1[i]) + w * (a2[i] + b2[i])
 
 
+@lru_cache(maxsize=16)
 def smoothing_modes(sigma: float, size: int, truncate: float = 3.0) -> tuple[Floats, Floats]:
     """Gaussian smoothing of ``size`` values reflected at the edges, as two thin matrices A, B.
 
@@ -129,8 +131,7 @@ def smoothing_modes(sigma: float, size: int, truncate: float = 3.0) -> tuple[Flo
     """
     taps = gaussian_taps(sigma, truncate).astype(np.float64)
     at = np.arange(taps.size)
-    modes = np.arange(size)
-    angles = np.pi * modes / size
+    angles = np.pi * np.arange(size) / size
     gains = np.empty(size)
     for k in range(size):
         gains[k] = taps[0] + 2 * np.dot(taps[1:], np.cos(angles[k] * at[1:]))

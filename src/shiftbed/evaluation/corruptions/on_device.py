@@ -352,7 +352,8 @@ def _fog(x: Tensor, keys: Keys, p: Params) -> Tensor:
 def _spatter(x: Tensor, keys: Keys, p: Params) -> Tensor:
     layer = _moved(weather.spatter_layers(keys, p, *x.shape[2:]), x)[:, None]
     mud = p["mud"] > 0
-    colour = torch.tensor([float(c) for c in weather.tint(mud)], device=x.device)
+    tint = weather.MUD if mud else weather.WATER
+    colour = torch.tensor([float(c) for c in tint], device=x.device)
     if x.shape[1] == 1:
         colour = (colour * torch.tensor([0.2989, 0.587, 0.114], device=x.device)).sum()[None]
     return x * (1 - layer if mud else 1) + colour[:, None, None] * layer

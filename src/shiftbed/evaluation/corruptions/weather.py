@@ -20,8 +20,8 @@ from shiftbed.evaluation.corruptions.kernels import (
 from shiftbed.evaluation.corruptions.philox import Keys, fill_normals, fill_words
 
 R, G, B = LUMA
-WATER = (f(175 / 255), f(238 / 255), f(238 / 255))
-MUD = (f(63 / 255), f(42 / 255), f(20 / 255))
+WATER = (f(175 / 255), f(238 / 255), f(238 / 255))  # pale turquoise
+MUD = (f(63 / 255), f(42 / 255), f(20 / 255))  # brown
 
 
 @loose
@@ -196,37 +196,26 @@ def cut(values: Floats, mean: np.float32, scale: np.float32, threshold: np.float
         flat[i] = value if value >= threshold else f(0)
 
 
-def spatter_layer(
-    key: int, height: int, width: int, p: dict[str, float], taps: Floats, mud_taps: Floats
-) -> Floats:
-    """How much liquid covers each pixel, (H, W).
+def spatter_layers(keys: Keys, p: dict[str, float], height: int, width: int) -> Floats:
+    """How much liquid covers each pixel of each image, (N, H, W).
 
     Smoothed normal draws above a threshold are drops. Mud is their outline smoothed, kept where it
     is at least 0.8. Water is shaded by the distance from the drops' edges, equalised and embossed.
     """
-    draws = np.empty((height, width), f)
-    fill_normals(key, 0, draws.reshape(-1))
-    liquid = np.empty_like(draws)
-    smooth(draws, liquid, taps, 1, False)
-    cut(liquid, f(p["mean"]), f(p["scale"]), f(p["threshold"]))
-    if p["mud"] > 0:
-        drops = (liquid > p["threshold"]).astype(f)
-        covered = np.empty_like(drops)
-        smooth(drops, covered, mud_taps, 1, False)
-        covered[covered < 0.8] = 0
-        return covered
-    return water(np.clip(liquid * f(255), 0, 255).astype(np.uint8), f(p["strength"]))
-
-
-def spatter_layers(keys: Keys, p: dict[str, float], height: int, width: int) -> Floats:
-    """Liquid for each image, (N, H, W)."""
-    taps, mud = gaussian_taps(p["sigma"]), gaussian_taps(p["mud"])
-    return np.stack([spatter_layer(key, height, width, p, taps, mud) for key in keys])
-
-
-def tint(mud: bool) -> tuple[np.float32, np.float32, np.float32]:
-    """The colour of mud (brown) or water (pale turquoise)."""
-    return MUD if mud else WATER
+    taps, mud_taps = gaussian_taps(p["sigma"]), gaussian_taps(p["mud"])
+    draws, liquid = np.empty((height, width), f), np.empty((height, width), f)
+    covered = np.empty((len(keys), height, width), f)
+    for key, cover in zip(keys, covered, strict=True):
+        fill_normals(key, 0, draws.reshape(-1))
+        smooth(draws, liquid, taps, 1, False)
+        cut(liquid, f(p["mean"]), f(p["scale"]), f(p["threshold"]))
+        if p["mud"] > 0:
+            smooth((liquid > p["threshold"]).astype(f), cover, mud_taps, 1, False)
+            cover[cover < 0.8] = 0
+        else:
+            levels = np.clip(liquid * f(255), 0, 255).astype(np.uint8)
+            cover[:] = water(levels, f(p["strength"]))
+    return covered
 
 
 EMBOSS = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])

@@ -17,7 +17,7 @@ from PIL import Image
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.images import cores
-from shiftbed.evaluation.data.test_set import TestSet, Unreadable, UnreadableImage
+from shiftbed.evaluation.data.test_set import TestSet, Unreadable, UnreadableImage, checked_rows
 
 Transform = Callable[[Image.Image], NDArray[np.uint8]]
 """A picture in any mode to uint8 (H, W, C), the same shape for all."""
@@ -51,15 +51,11 @@ def batches(
     not depend on their number. An exception of the transform is raised where its batch is due, but
     for ``UnreadableImage``: a transform may refuse an image, too.
     """
-    chosen = np.arange(len(test_set)) if rows is None else np.asarray(rows)
-    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-        raise InputError("rows must be a list of row numbers")
-    if chosen.size and (chosen.min() < 0 or chosen.max() >= len(test_set)):
-        raise InputError(f"rows must lie between 0 and {len(test_set) - 1}")
+    size = len(test_set)
+    chosen = checked_rows(np.arange(size) if rows is None else rows, size)
     workers = cores() if workers is None else workers
     if batch_size < 1 or workers < 0:
         raise InputError("batch_size must be at least 1, workers at least 0")
-    chosen = chosen.astype(np.int64)
     parts = (chosen[at : at + batch_size] for at in range(0, len(chosen), batch_size))
     tray = _Tray(test_set, transform)
     if workers == 0:

@@ -13,7 +13,7 @@ import numpy as np
 from shiftbed.catalogue import find
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.arrays import read_arrays
-from shiftbed.evaluation.data.authors import open_known, split_spec
+from shiftbed.evaluation.data.authors import examine, split_spec
 from shiftbed.evaluation.data.image_files import read_folder, read_manifest
 from shiftbed.evaluation.data.raw_examples import (
     Labels,
@@ -85,7 +85,7 @@ def open_test_set(
             )
         entry = find(known[0])
         called = None if name in (None, entry.setting, entry.name) else _name(name, "")
-        return open_known(*known, called=called)
+        return examine(*known, called=called).test_set
     options = Options(
         image_column=image_column,
         label_column=label_column,

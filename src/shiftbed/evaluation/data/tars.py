@@ -103,7 +103,28 @@ def _index(path: Path, options: Options, passed: "Counter[str]") -> list[_Sample
         if name in seen:
             raise InputError(f"{path}: two members are called {shown(name)}")
         seen.add(name)
-        _add(path, member, read, name, samples, options, passed)
+        folder, base = posixpath.split(name)
+        stem, _, ending = base.partition(".")
+        ending = ending.lower()
+        is_image = f".{ending.rpartition('.')[2]}" in EXTENSIONS
+        if not stem or not ending:
+            passed["name without a key and an ending"] += 1
+            continue
+        if not is_image and ending not in ("cls", "json"):
+            passed[f".{ending[:20]}"] += 1
+            continue
+        key = posixpath.join(folder, stem)
+        sample = samples.setdefault(key, _Sample(key=key))
+        if is_image:
+            sample.places[ending] = (member.offset_data, member.size)
+        elif ending == "cls":
+            sample.label = _text(path, member, read).strip()
+        else:
+            fields = _json(path, member, read)
+            wanted = [options.label_column] if options.label_column else _LABELS
+            own = [fields[one] for one in wanted if one in fields]
+            sample.label = own[0] if own and sample.label is None else sample.label
+            sample.group = fields.get(options.group_column or "group")
     return list(samples.values())
 
 
@@ -113,39 +134,6 @@ def _safe(path: Path, name: str) -> str:
     if name.startswith("/") or ".." in parts or "\\" in name or not name.isprintable():
         raise InputError(f"{path}: member {shown(name)} has an unsafe name; nothing was read")
     return posixpath.normpath(name)
-
-
-def _add(
-    path: Path,
-    member: tarfile.TarInfo,
-    read: Callable[[], bytes],
-    name: str,
-    samples: dict[str, _Sample],
-    options: Options,
-    passed: "Counter[str]",
-) -> None:
-    folder, base = posixpath.split(name)
-    stem, _, ending = base.partition(".")
-    ending = ending.lower()
-    if not stem or not ending:
-        passed["name without a key and an ending"] += 1
-        return
-    key = posixpath.join(folder, stem)
-    is_image = f".{ending.rpartition('.')[2]}" in EXTENSIONS
-    if not is_image and ending not in ("cls", "json"):
-        passed[f".{ending[:20]}"] += 1
-        return
-    sample = samples.setdefault(key, _Sample(key=key))
-    if is_image:
-        sample.places[ending] = (member.offset_data, member.size)
-    elif ending == "cls":
-        sample.label = _text(path, member, read).strip()
-    else:
-        fields = _json(path, member, read)
-        wanted = [options.label_column] if options.label_column else _LABELS
-        own = [fields[one] for one in wanted if one in fields]
-        sample.label = own[0] if own and sample.label is None else sample.label
-        sample.group = fields.get(options.group_column or "group")
 
 
 def _text(path: Path, member: tarfile.TarInfo, read: Callable[[], bytes]) -> str:

@@ -211,14 +211,7 @@ class TestSet:
 
     def subset(self, rows: ArrayLike) -> "TestSet":
         """Only these rows, in this order; rows may be numbers or a mask."""
-        chosen = np.asarray(rows)
-        if chosen.dtype == bool and chosen.shape == (len(self),):
-            chosen = np.flatnonzero(chosen)
-        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-            raise InputError("rows must be a list of row numbers, or a mask with one value per row")
-        chosen = chosen.astype(np.int64)
-        if chosen.size and (chosen.min() < 0 or chosen.max() >= len(self)):
-            raise InputError(f"rows must lie between 0 and {len(self) - 1}")
+        chosen = checked_rows(rows, len(self))
         sets = self.label_sets
         part = replace(
             self,
@@ -231,6 +224,18 @@ class TestSet:
         if "digests" in self.__dict__:
             part.__dict__["digests"] = self.digests[chosen]
         return part
+
+
+def checked_rows(rows: ArrayLike, size: int) -> NDArray[np.int64]:
+    """Row numbers of a test set of that size, given as numbers or as a mask."""
+    chosen = np.asarray(rows)
+    if chosen.dtype == bool and chosen.shape == (size,):
+        chosen = np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise InputError("rows must be a list of row numbers, or a mask with one value per row")
+    if chosen.size and (chosen.min() < 0 or chosen.max() >= size):
+        raise InputError(f"rows must lie between 0 and {size - 1}")
+    return chosen.astype(np.int64)
 
 
 def fingerprint_of(

@@ -68,7 +68,15 @@ def load(request: Request) -> Model:
     request.check_keys("pretrained", "weights", "classes", "templates", "seed")
     architecture, _, tag = request.spec.name.partition("/")
     config = _checked(architecture, tag, request)
-    prompts = _prompts(request)
+    prompts = request.templates or TEMPLATES
+    if not request.class_names:
+        raise InputError(
+            f"{request.spec.text} is a zero-shot model and needs the names of the classes, in the "
+            "order of the labels: classes=[…] or a file with one per line"
+        )
+    for prompt in prompts:
+        if any(prompt.count(mark) != 1 for mark in ("{}", "{", "}")):
+            raise InputError(f"a template must have {{}} once, for the class, got {prompt!r}")
     _check_text_tower(architecture)
     file = _file(config, request)
     network = _build(architecture, file, config, request)
@@ -160,19 +168,6 @@ def _checked(architecture: str, tag: str, request: Request) -> dict[str, Any]:
             f"({', '.join(known) or 'none are known'}), give weights=FILE or pretrained=false"
         )
     return {}
-
-
-def _prompts(request: Request) -> tuple[str, ...]:
-    prompts = request.templates or TEMPLATES
-    if not request.class_names:
-        raise InputError(
-            f"{request.spec.text} is a zero-shot model and needs the names of the classes, in the "
-            "order of the labels: classes=[…] or a file with one per line"
-        )
-    for prompt in prompts:
-        if prompt.count("{}") != 1 or prompt.count("{") != 1 or prompt.count("}") != 1:
-            raise InputError(f"a template must have {{}} once, for the class, got {prompt!r}")
-    return prompts
 
 
 def _file(config: Mapping[str, Any], request: Request) -> Path | None:

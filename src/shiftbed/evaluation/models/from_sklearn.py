@@ -22,6 +22,7 @@ from shiftbed.evaluation.models.checkpoints import digest, existing
 from shiftbed.evaluation.models.spec import Request, native_preprocessing, stamp
 from shiftbed.evaluation.preprocessing import Preprocessing
 
+Method = Literal["predict_proba", "decision_function"]
 LOWEST = -104.0
 """Logit of what has probability 0: below the logarithm of the smallest float32."""
 _PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".sav")
@@ -32,7 +33,7 @@ class Estimator:
     """An estimator as a function from normalised (N, C, H, W) pixels to (N, columns) logits."""
 
     estimator: Any
-    method: Literal["predict_proba", "decision_function"]
+    method: Method
     labels: NDArray[np.int64]
     """Column of each of the estimator's classes."""
     columns: int
@@ -81,7 +82,11 @@ def estimator_model(
 ) -> FunctionModel:
     """A fitted estimator as a model, after a look at its features and classes."""
     what = request.spec.text
-    method = _method(estimator, what)
+    methods: tuple[Method, ...] = ("predict_proba", "decision_function")
+    method = next((one for one in methods if callable(getattr(estimator, one, None))), None)
+    if method is None:
+        kind = type(estimator).__name__
+        raise InputError(f"{what}: {kind} has neither predict_proba nor decision_function")
     used = request.preprocess(native)
     width = used.channels * used.size[0] * used.size[1]
     expected = getattr(estimator, "n_features_in_", width)
@@ -163,23 +168,12 @@ def _read(file: Path, trusted: tuple[str, ...]) -> Any:
         raise InputError(f"{file}: skops cannot load it: {error}") from None
 
 
-def _method(estimator: Any, file: str) -> Literal["predict_proba", "decision_function"]:
-    if callable(getattr(estimator, "predict_proba", None)):
-        return "predict_proba"
-    if callable(getattr(estimator, "decision_function", None)):
-        return "decision_function"
-    raise InputError(
-        f"{file}: {type(estimator).__name__} has neither predict_proba nor decision_function"
-    )
-
-
 def _labels(estimator: Any, file: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Columns of the estimator's classes, and their names if they are no numbers."""
     classes = np.asarray(getattr(estimator, "classes_", ()))
     if classes.ndim != 1 or len(classes) < 2:
         raise InputError(f"{file}: {type(estimator).__name__} is not a fitted classifier")
-    if classes.dtype.kind in "iub" and classes.min() >= 0:
-        return classes.astype(np.int64), ()
-    if classes.dtype.kind == "f" and (classes == classes.astype(np.int64)).all():
+    whole = classes.dtype.kind == "f" and (classes == classes.astype(np.int64)).all()
+    if whole or (classes.dtype.kind in "iub" and classes.min() >= 0):
         return classes.astype(np.int64), ()
     return np.arange(len(classes)), tuple(str(c) for c in classes)

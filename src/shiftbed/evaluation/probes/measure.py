@@ -293,11 +293,11 @@ class _Backends:
         """The backend asked for, or the fastest one on a path that can be read."""
         if self.opened:
             return next(iter(self.opened))
-        sample: list[NDArray[np.float32]] = []
-        for first, second in rows[:10].tolist():
-            images = images_of(self.model, test_set, np.array([first, second]), threads=1)
+        sample: list[Floats] = []
+        for pair in rows[:10]:
+            images = images_of(self.model, test_set, pair, threads=1)
             if len(images) == 2:
-                piece = next(pieces_of(probe, images[first], images[second]))
+                piece = next(pieces_of(probe, *(images[row] for row in pair.tolist())))
                 sample.append(as_pixels(piece, self.model.preprocessing))
                 break
         count = len(rows) * POINTS

@@ -22,7 +22,7 @@ from shiftbed.evaluation.data.authors import domains, imagenet, small_images, vi
 from shiftbed.evaluation.data.raw_examples import Labels, RawExamples, encode
 from shiftbed.evaluation.data.test_set import TestSet
 
-__all__ = ["Examined", "examine", "label_digest", "open_known", "split_spec"]
+__all__ = ["Examined", "examine", "label_digest", "split_spec"]
 
 READERS: dict[str, Callable[[TestSetEntry, Path], RawExamples]] = {
     "cifar-10": small_images.read_cifar,
@@ -58,11 +58,6 @@ def split_spec(spec: str) -> tuple[str, str] | None:
     return found[1], found[2]
 
 
-def open_known(name: str, path: str, *, called: str | None = None) -> TestSet:
-    """The test set of that name in the catalogue, from its authors' layout at ``path``."""
-    return examine(name, path, called=called).test_set
-
-
 class Examined(NamedTuple):
     """A test set, and what is not there of it or differs from what is published, in words."""
 
@@ -73,7 +68,7 @@ class Examined(NamedTuple):
 
 
 def examine(name: str, path: str, *, called: str | None = None) -> Examined:
-    """``open_known``, with what is missing and what differs apart from other notes."""
+    """The test set of that name in the catalogue, from its authors' layout at ``path``."""
     entry = find(name)
     if entry.layout == "digits":
         found = small_images.read_digits(entry, Path(path) if path else None)

@@ -196,20 +196,14 @@ def _with_synsets(path: Path, synsets: set[str]) -> Iterator[tuple[str, Path]]:
     elif first and re.fullmatch(r"sketch_\d+\.JPEG", first[0]):
         yield "imagenet-sketch", path
     else:
-        likely = {
-            name: _overlap(name, synsets) + (path.name.lower() == name)
-            for name in ("imagenet-a", "imagenet-r")
-        }
+        likely = {}
+        for name in ("imagenet-a", "imagenet-r"):
+            own = {imagenet_synsets()[index] for index in indices(name)}
+            shared = len(own & synsets) / len(own | synsets)
+            likely[name] = shared + (path.name.lower() == name)
         best = max(likely, key=lambda name: likely[name])
         if likely[best] > 0.5:
             yield best, path
-
-
-def _overlap(name: str, synsets: set[str]) -> float:
-    """Shared classes over all of both."""
-    every = imagenet_synsets()
-    own = {every[index] for index in indices(name)}
-    return len(own & synsets) / len(own | synsets)
 
 
 def _v2(name: str) -> str:

@@ -48,8 +48,11 @@ def read_vid_robust(entry: TestSetEntry, path: Path) -> RawExamples:
     without = [name for name in chosen if name not in labels]
     if without:
         raise InputError(f"{path}: labels.json has no labels for {some(without, 2)}")
-    sets = [_numbers(path, name, labels[name], 30) for name in chosen]
-    return _found(entry, path, chosen, sets, "val/")
+    for name in chosen:
+        for label in labels[name]:
+            if not isinstance(label, int) or not 0 <= label < 30:
+                raise InputError(f"{path}: label {shown(label)} of {name} is none of 30 classes")
+    return _found(entry, path, chosen, [sorted(labels[name]) for name in chosen], "val/")
 
 
 def read_ytbb_robust(entry: TestSetEntry, path: Path) -> RawExamples:
@@ -113,13 +116,6 @@ def _mapping(
     if not isinstance(read, dict) or not all(isinstance(one, list) for one in read.values()):
         raise InputError(f"{file}: expected a list for each frame, such as VIDEO/FRAME.JPEG")
     return read
-
-
-def _numbers(path: Path, name: str, labels: list[Any], classes: int) -> list[int]:
-    for label in labels:
-        if not isinstance(label, int) or not 0 <= label < classes:
-            raise InputError(f"{path}: label {shown(label)} of {name} is none of {classes} classes")
-    return sorted(labels)
 
 
 def _reviews(entry: TestSetEntry, path: Path, name: str, within: tuple[str, ...]) -> Reviews:
