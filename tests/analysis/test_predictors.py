@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import linregress, t
 
-from shiftbed.analysis.predictors import fit_group, predictor, ranks
+from shiftbed.analysis.predictors import fit_group, lead, predictor, ranks
 from shiftbed.errors import InputError
 
 
@@ -96,3 +96,39 @@ def test_ranks_of_ties_and_gaps():
     assert ranks([0.5, 0.5, 0.1]) == [1, 2, 0]
     assert ranks([float("nan")] * 2) == [0, 0]
     assert ranks([0.3]) == [1]
+
+
+@pytest.mark.parametrize("truth", [0.0, 0.09, 0.5])
+def test_the_interval_of_a_mean_r2_covers_where_r2_is_small(truth):
+    """The plain mean R² is above the truth; its interval and the adjusted one are not."""
+    rng = np.random.default_rng(3)
+    inside, adjusted, plain = 0, [], []
+    which = np.repeat(np.arange(4), 15)
+    groups = [(str(g), which == g) for g in range(4)]
+    for _ in range(150):
+        x, noise = rng.normal(size=(2, 60))
+        y = np.sqrt(truth) * x + np.sqrt(1 - truth) * noise
+        found = predictor(x, y, groups, bootstrap=300)
+        inside += found.r2_low <= truth <= found.r2_high
+        adjusted.append(found.adjusted)
+        plain.append(found.r2)
+    assert inside / 150 >= 0.9
+    assert abs(np.mean(adjusted) - truth) < 0.02
+    assert truth == 0.5 or np.mean(plain) > truth + 0.04
+
+
+def test_the_best_of_equals_is_rarely_called_best():
+    rng = np.random.default_rng(4)
+    everyone = [("all", np.ones(40, dtype=bool))]
+    called = 0
+    for seed in range(200):
+        y = rng.normal(size=40)
+        x = 0.5 * y + rng.normal(size=(4, 40))
+        order = np.argsort([-fit_group(one, y).r2 for one in x])
+        found = lead(x[order[0]], x[order[1]], y, everyone, bootstrap=200, seed=seed)
+        assert found.gain >= 0
+        called += found.p_value < 0.05
+    assert called / 200 <= 0.08
+    better = lead(y + 0.1 * x[0], x[1], y, everyone)
+    assert better.p_value < 1e-4
+    assert "not tested" in lead(x[0], x[1], y, everyone, bootstrap=0).note

@@ -6,8 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from shiftbed.results.estimate import METHODS, estimate, rehearsal
+from shiftbed.errors import InputError
+from shiftbed.results.estimate import METHODS, estimate
 from shiftbed.results.joint_answers import answers_from_store
+from shiftbed.results.label_free import rehearsal
 from tests.results.digits import write_store
 
 
@@ -35,8 +37,12 @@ def test_every_method_is_judged_beside_the_others(sides):
         assert r["truth"] == pytest.approx(truth[r["model"]])
         assert r["error"] == pytest.approx(r["estimate"] - r["truth"])
         assert (r["n_id"], r["n_ood"]) == (sides[0].n, sides[1].n)
-        assert r["method"] == "ID" or r["low"] < r["estimate"] < r["high"]
+        withheld = r["method"] in ("ID", "ALine-S", "ALine-D")
+        assert r["low"] is None if withheld else r["low"] < r["estimate"] < r["high"]
+        assert r["interval"] == (None if withheld else "independent")
         assert r["method"] != "ID" or "no interval" in r["note"]
+    assert "agreement-on-the-line has no interval" in found.flags[0]
+    assert found.to_dict()["flags"] == list(found.flags)
 
 
 def test_the_estimates_do_not_see_the_labels(store, sides, tmp_path):
@@ -113,3 +119,50 @@ def test_v2_without_labels(predictions):
     assert errors["ID"]["mae"] == pytest.approx(0.1183, abs=5e-5)
     assert len(found.frame.filter(pl.col("method") == "ALine-S")) == 67
     assert "needs probabilities" in found.not_computable["ATC-MC"]
+
+
+def test_labelled_shifts_give_agreement_on_the_line_an_interval(predictions):
+    """Each ImageNetV2 set from the two others: all models of a shift are off together."""
+    files = {
+        name: str(predictions / f"imagenetv2_67models_{name}.npz")
+        for name in ("imagenet-validation-original", "imagenetv2-a-44", "imagenetv2-b-33",
+                     "imagenetv2-c-12")
+    }  # fmt: skip
+    source, *shifts = files.values()
+    for target in shifts[:2]:
+        found = estimate(source, target, labelled=shifts)  # the target itself is left out
+        line = found.frame.filter(pl.col("method") == "ALine-S")
+        assert set(line["interval"]) == {"modelled"}
+        assert line.select(pl.col("truth").is_between("low", "high").mean()).item() > 0.95
+        assert "on 2 labelled shifts" in found.flags[0]
+    alone = estimate(source, shifts[0], labelled=shifts[:2])
+    assert "two other labelled shifts, got 1" in alone.flags[0]
+    assert alone.frame.filter(pl.col("method") == "ALine-D")["low"].null_count() == 67
+
+
+def test_a_few_labels(predictions):
+    """300 labels of ImageNetV2: narrower than the labels alone, and the accuracy is inside."""
+    names = ("imagenet-validation-original", "imagenetv2-b-33")
+    files = [str(predictions / f"imagenetv2_67models_{name}.npz") for name in names]
+    found = estimate(*files, labels=300, seed=3)
+    width = found.frame.group_by("method").agg((pl.col("high") - pl.col("low")).mean())
+    width = dict(width.iter_rows())
+    assert width["PPI"] == pytest.approx(0.077, abs=0.006)
+    assert width["labels"] == pytest.approx(0.110, abs=0.004)
+    rows = found.frame.filter(pl.col("method") == "PPI")
+    assert set(rows["interval"]) == {"paired"}
+    assert found.to_dict()["labels"] == 300
+
+
+def test_which_images_are_labelled(sides):
+    places = np.arange(5, 105)
+    mask = np.isin(np.arange(sides[1].n), places)
+    found = [estimate(*sides, labels=one).frame for one in (places, mask, list(map(int, places)))]
+    assert found[0].equals(found[1])
+    assert found[0].equals(found[2])
+    alone = found[0].filter(pl.col("method") == "labels")
+    wanted = sides[1].right[:, places].mean(axis=1)
+    assert alone["estimate"].to_list() == pytest.approx(wanted.tolist())
+    for wrong in (2, 10**6, [0, 0, 1, 2], [-1, 2, 3, 4], [0.5, 1.5]):
+        with pytest.raises(InputError, match="labels must be"):
+            estimate(*sides, labels=wrong)

@@ -20,10 +20,12 @@ agreements of a pair on ID and OOD data and a, a′ accuracies,
 
 the latter by least squares over all pairs, so that a model's own distance from the line counts.
 Errors come from a delete-a-group jackknife over ID images, OOD images and models, in probit space.
-They do not cover what no unlabelled data can show: that the line of agreements is not that of
-accuracies.
+They do not cover what no unlabelled data of the shift can show: that the line of agreements is not
+that of accuracies, which moves all models of a shift together. How far it does is learnt from other
+shifts that have labels (``shift_bias``); without these the interval is not known.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -287,6 +289,42 @@ def agreement_on_the_line(
     variance = sum(_jackknife(one, fit, m) for one in drawn)
     assert isinstance(variance, np.ndarray)
     return _finish(fit, np.sqrt(variance), whole, (n_id, n_ood), level)
+
+
+def shift_bias(estimates: Sequence[ArrayLike], truths: Sequence[ArrayLike]) -> float:
+    """How far agreement-on-the-line is off on shifts with labels: a root mean square of probits.
+
+    √(mean over shifts of the mean over models of (Φ⁻¹(estimate) − Φ⁻¹(accuracy))²), from one array
+    per shift. A shift's models are off together, so shifts count, not models.
+
+    >>> round(shift_bias([[0.5, 0.5], [0.6]], [[0.5, 0.5], [0.5]]), 3)
+    0.179
+    """
+    if len(estimates) < 2 or len(estimates) != len(truths):
+        raise InputError(f"the bias of a shift needs two shifts with labels, got {len(estimates)}")
+    squares = []
+    for one, true in zip(estimates, truths, strict=True):
+        off = ndtri(np.asarray(one, np.float64)) - ndtri(np.asarray(true, np.float64))
+        squares.append(float(np.mean(off[np.isfinite(off)] ** 2)))
+    return float(np.sqrt(np.mean(squares)))
+
+
+def widened(
+    value: float, low: float, high: float, bias: float, shifts: int, level: float = 0.95
+) -> tuple[float, float]:
+    """The interval of an estimate with the bias of ``shifts`` labelled shifts in it.
+
+    In probit space: √(half² + (t·bias)²) on either side, t of as many degrees of freedom as there
+    are shifts.
+
+    >>> low, high = widened(0.5, 0.45, 0.55, 0.05, 4)
+    >>> round(low, 3), round(high, 3)
+    (0.426, 0.574)
+    """
+    centre = float(ndtri(value))
+    more = float(stdtrit(shifts, 0.5 + check_level(level) / 2)) * bias
+    down, up = (np.hypot(float(ndtri(end)) - centre, more) for end in (low, high))
+    return float(ndtr(centre - down)), float(ndtr(centre + up))
 
 
 def _finish(

@@ -54,6 +54,15 @@ def estimate(
     id: opt.IdSetting = None,
     ood: opt.OodSetting = None,
     model: opt.ModelsShort = None,
+    labels: int | None = Option(
+        None, help="Use the labels of so many OOD images, drawn at random: prediction-powered."
+    ),
+    labelled: list[str] | None = Option(
+        None,
+        help="Another shift with labels (a setting where there is one file, else a file); two or "
+        "more give agreement-on-the-line its interval.",
+    ),
+    seed: int = Option(0, help="Seed of the draw of --labels."),
     most: opt.Most = 20,
     level: opt.Level = 0.95,
     output: opt.Output = None,
@@ -62,7 +71,7 @@ def estimate(
 ) -> None:
     """OOD accuracy without OOD labels: agreement-on-the-line, thresholded confidence and others.
 
-    If OOD labels are there they only serve to say how far off each method is.
+    If OOD labels are there they only serve to say how far off each method is, except for --labels.
     """
     study(sb.estimate, locals())
 

@@ -1,34 +1,28 @@
 """OOD accuracies without OOD labels: ``estimate``, judged where labels exist."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from shiftbed.analysis.intervals import off_boundary
-from shiftbed.analysis.label_free import (
-    TRUSTED_R2,
-    AgreementLine,
-    Estimate,
-    agreement_on_the_line,
-    average_confidence,
-    difference_of_confidences,
-    thresholded_confidence,
-)
+from shiftbed.analysis.label_free import TRUSTED_R2, AgreementLine
 from shiftbed.display import Row, Table, percent, points, records
-from shiftbed.errors import InputError
 from shiftbed.results.charts import Charted
-from shiftbed.results.joint_answers import (
-    MAX_PROBABILITY,
-    NEGATIVE_ENTROPY,
-    JointAnswers,
-    Source,
-    matched,
-    open_two,
+from shiftbed.results.joint_answers import Source, matched, open_answers, open_two
+from shiftbed.results.label_free import (
+    NEEDS,
+    WORDS,
+    Bias,
+    accuracy_line,
+    agreement_line,
+    labelled_places,
+    learnt_bias,
+    rehearsal,
+    with_labels,
+    without_labels,
 )
 
 if TYPE_CHECKING:
@@ -43,16 +37,15 @@ METHODS = {
     "AC": "average confidence",
     "ID": "the ID accuracy itself, for comparison",
 }
-_NEEDS = {
-    "ATC-MC": MAX_PROBABILITY,
-    "ATC-NE": NEGATIVE_ENTROPY,
-    "DoC": MAX_PROBABILITY,
-    "AC": MAX_PROBABILITY,
+FEW_LABELS = {
+    "PPI": "prediction-powered: a few labels, and guesses for all images",
+    "labels": "the few labels alone",
 }
-_WORDS = {
-    MAX_PROBABILITY: "probabilities, and there are only predicted classes",
-    NEGATIVE_ENTROPY: "the probabilities of all classes (evaluate with logits kept)",
-}
+_KINDS = dict.fromkeys(("ATC-MC", "ATC-NE", "DoC", "AC", "labels"), "independent")
+_KINDS |= {"ALine-S": "modelled", "ALine-D": "modelled", "PPI": "paired"}
+"""What an interval is from: images as independent; a bias modelled on other shifts; answers and
+guesses on the same images."""
+PREMISE = "intervals of ATC, DoC and AC take their premise as true: they may be far too narrow"
 
 
 def estimate(
@@ -62,6 +55,9 @@ def estimate(
     id: str | None = None,
     ood: str | None = None,
     model: Sequence[str] | None = None,
+    labels: int | Sequence[int] | NDArray[Any] | None = None,
+    labelled: Sequence[Source] | None = None,
+    seed: int = 0,
     most: int = 20,
     level: float = 0.95,
 ) -> "Estimates":
@@ -70,15 +66,26 @@ def estimate(
     ``source`` and ``target`` are ID and OOD predictions (.npz files, stores, testbeds with results
     per image), or ``id`` and ``ood`` two settings of one. If OOD labels are there they only serve
     to say how far off each method is. Tables show the ``most`` accurate models.
+
+    ``labels``: so many OOD images, drawn at random (``seed``), have labels that may be used, or
+    those at these places; then prediction-powered estimates (PPI) and what the labels say alone are
+    rows too. ``labelled`` are other shifts with labels (settings of ``source`` where there is no
+    ``target``, else files or stores): two or more say how far agreement-on-the-line is off as a
+    whole, which is part of its interval; without them that is unknown and it has none.
     """
     first, second = open_two(source, target, id, ood, scores=True)
     if model:
         first, second = first.of(model), second.of(model)
     rehearsed = rehearsal(first)
+    others = [
+        open_answers(*((source, str(one)) if target is None else (one,))) for one in labelled or ()
+    ]
+    bias = learnt_bias(first, others, second.setting)
     first, second = matched(first, second)
     right = first.judged()
     missing: dict[str, str] = {}
-    line = _line(first, second, level, missing)
+    line = agreement_line(first, second, level, missing)
+    chosen = None if labels is None else labelled_places(second, labels, seed)
     rows: list[dict[str, Any]] = []
     for i, name in enumerate(first.models):
         row = {
@@ -88,19 +95,22 @@ def estimate(
             "n_id": first.n,
             "n_ood": second.n,
         }
-        for method, one in _estimates(first, second, line, i, level):
+        found = [*without_labels(first, second, line, bias, i, level)]
+        found += [] if chosen is None else with_labels(first, second, chosen, i, level)
+        for method, one in found:
             ends = {"estimate": one.value, "low": one.low, "high": one.high, "note": one.note}
-            rows.append(row | {"method": method} | ends)
-    for method, score in _NEEDS.items():
+            kind = _KINDS.get(method) if np.isfinite(one.low) else None
+            rows.append(row | {"method": method, "interval": kind} | ends)
+    for method, score in NEEDS.items():
         without = len(first.models) - sum(row["method"] == method for row in rows)
         if without:
             which = "" if without == len(first.models) else f"for {without} models: "
-            missing[method] = f"{which}needs {_WORDS[score]}"
+            missing[method] = f"{which}needs {WORDS[score]}"
     frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(
         pl.col("estimate", "low", "high").fill_nan(None),
         (pl.col("estimate") - pl.col("truth")).alias("error"),
     )
-    order = {name: i for i, name in enumerate(METHODS)}
+    order = {name: i for i, name in enumerate((*FEW_LABELS, *METHODS))}
     by_method = pl.col("method").replace_strict(order, return_dtype=pl.Int64)
     frame = frame.sort(by_method, maintain_order=True)
     return Estimates(
@@ -110,8 +120,10 @@ def estimate(
         line=line,
         errors=_errors(frame),
         not_computable=missing,
-        accuracy_line=None if second.right is None else _accuracy_line(right, second.right),
+        accuracy_line=None if second.right is None else accuracy_line(right, second.right),
         rehearsed=rehearsed,
+        flags=tuple(_flags(frame, bias)),
+        labels=0 if chosen is None else len(chosen),
         most=most,
         level=level,
     )
@@ -121,7 +133,8 @@ def estimate(
 class Estimates(Charted):
     """Estimates of OOD accuracy; ``frame`` has a row per method and model.
 
-    model, method, id_accuracy, estimate, low, high, truth, n_id, n_ood, note, error.
+    model, method, id_accuracy, estimate, low, high, interval (what it is from; null: withheld),
+    truth, n_id, n_ood, note, error.
     """
 
     source: str
@@ -136,6 +149,10 @@ class Estimates(Charted):
     """Slope and bias of the line of accuracies in probit space, where OOD labels exist."""
     rehearsed: tuple[float, float, int] | str
     """See ``rehearsal``."""
+    flags: tuple[str, ...]
+    """What is to be known about the intervals."""
+    labels: int
+    """OOD images whose labels were used."""
     most: int
     level: float
 
@@ -164,6 +181,9 @@ class Estimates(Charted):
         return {
             "id": self.source,
             "ood": self.target,
+            "labels": self.labels,
+            "families": None,
+            "flags": list(self.flags),
             "estimates": records(self.frame),
             "errors": records(self.errors),
             **lines,
@@ -188,7 +208,8 @@ class Estimates(Charted):
                 0, f"The {self.most} most accurate of {len(by_model)} models; -n shows more."
             )
         yield Table.of(
-            f"Accuracy on {self.target} estimated from {self.source} without labels (%), "
+            f"Accuracy on {self.target} estimated from {self.source} "
+            f"{f'with {self.labels} labels' if self.labels else 'without labels'} (%), "
             f"{100 * self.level:g} % intervals",
             list(by_model.values())[: self.most],
             columns,
@@ -241,7 +262,8 @@ class Estimates(Charted):
             )
         for method, why in self.not_computable.items():
             yield f"{method} not computable: {why}."
-        yield "Intervals cover noise of images and models, not a premise that is wrong."
+        for flag in self.flags:
+            yield f"{flag[0].upper()}{flag[1:]}."
 
     def chart(self) -> "Dots":
         """Estimates against the measured accuracy, or against ID accuracy where there is none."""
@@ -267,6 +289,7 @@ _SCHEMA = {
     "estimate": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
+    "interval": pl.String,
     "truth": pl.Float64,
     "n_id": pl.Int64,
     "n_ood": pl.Int64,
@@ -274,49 +297,21 @@ _SCHEMA = {
 }
 
 
-def _line(
-    source: JointAnswers, target: JointAnswers, level: float, missing: dict[str, str]
-) -> AgreementLine | None:
-    if source.classes is None or target.classes is None:
-        why = "needs the predicted classes, and only right and wrong are there"
-    else:
-        try:
-            return agreement_on_the_line(
-                source.judged(), source.classes, target.classes, level=level
+def _flags(frame: pl.DataFrame, bias: Bias) -> Iterator[str]:
+    methods = set(frame["method"])
+    if "ALine-S" in methods:
+        if isinstance(bias, str):
+            yield f"agreement-on-the-line has no interval: {bias}"
+        else:
+            yield (
+                f"on {bias[1]} labelled shifts agreement-on-the-line was off by {bias[0]:.3f} "
+                "probits, which is part of its interval"
             )
-        except InputError as error:
-            why = str(error)
-    missing.update({"ALine-S": why, "ALine-D": why})
-    return None
-
-
-def _estimates(
-    source: JointAnswers, target: JointAnswers, line: AgreementLine | None, i: int, level: float
-) -> Iterator[tuple[str, Estimate]]:
-    right, sizes = source.judged()[i], {"n_id": source.n, "n_ood": target.n}
-    if line is not None:
-        note = "ID accuracy outside the agreements' range" if line.extrapolated[i] else ""
-        for method, name in (("ALine-S", "simple"), ("ALine-D", "direct")):
-            value, low, high = (
-                float(getattr(line, name + end)[i]) for end in ("", "_low", "_high")
-            )
-            alone = "" if np.isfinite(value) else "agrees always or never with every other model"
-            notes = "; ".join(filter(None, [note, alone]))
-            yield method, Estimate(value=value, low=low, high=high, note=notes, **sizes)
-    methods: dict[str, Callable[[NDArray[Any], NDArray[Any]], Estimate]] = {
-        "ATC-MC": lambda s, t: thresholded_confidence(s, right, t, level=level),
-        "ATC-NE": lambda s, t: thresholded_confidence(s, right, t, level=level),
-        "DoC": lambda s, t: difference_of_confidences(s, right, t, level=level),
-        "AC": lambda s, t: average_confidence(t, level=level),
-    }
-    for method, estimate in methods.items():
-        scores = [side.scores.get(_NEEDS[method]) for side in (source, target)]
-        rows = [None if score is None else score[i] for score in scores]
-        if all(row is not None and np.isfinite(row).all() for row in rows):
-            yield method, estimate(np.asarray(rows[0]), np.asarray(rows[1]))
-    unknown = float("nan")
-    note = "no interval: it is no estimate of OOD accuracy"
-    yield "ID", Estimate(value=float(right.mean()), low=unknown, high=unknown, note=note, **sizes)
+    if methods & {"ATC-MC", "ATC-NE", "DoC", "AC"}:
+        yield PREMISE
+    few = frame.filter(pl.col("method") == "PPI", pl.col("note") != "")
+    if len(few):
+        yield f"{len(few)} models have few right or few wrong labelled answers (see their notes)"
 
 
 def _errors(estimates: pl.DataFrame) -> pl.DataFrame:
@@ -327,42 +322,6 @@ def _errors(estimates: pl.DataFrame) -> pl.DataFrame:
         pl.col("error").abs().mean().alias("mae"),
         pl.col("error").mean().alias("bias"),
         pl.col("error").abs().max().alias("largest"),
-        inside.mean().alias("covered"),
+        inside.mean().alias("covered"),  # null where no interval is
         pl.len().alias("models"),
     )
-
-
-def _accuracy_line(
-    right_id: NDArray[np.bool_], right_ood: NDArray[np.bool_]
-) -> tuple[float, float] | None:
-    x, y = (
-        ndtri(off_boundary(right.mean(axis=1), right.shape[1])) for right in (right_id, right_ood)
-    )
-    if len(x) < 2 or float(np.ptp(x)) < 1e-9:
-        return None
-    slope = float(np.cov(x, y)[0, 1] / np.var(x, ddof=1))
-    return slope, float(y.mean() - slope * x.mean())
-
-
-def rehearsal(source: JointAnswers, *, seed: int = 0) -> tuple[float, float, int] | str:
-    """Agreement-on-the-line where the answer is known: from half of the ID classes to the others.
-
-    Mean absolute error of ALine-S, R² of the agreements' line, and the number of models; or why
-    there is none. A change of classes is a mild shift: a large error here warns, a small one does
-    not promise.
-    """
-    right, labels, classes = source.judged(), source.labels, source.classes
-    if labels is None or classes is None:
-        return "needs labels and predicted classes"
-    there = np.unique(labels[labels >= 0])
-    if len(there) < 4:
-        return f"needs at least four classes, there are {len(there)}"
-    half = np.random.default_rng(seed).permutation(there)[: len(there) // 2]
-    first = np.isin(labels, half)
-    second = ~first & (labels >= 0)
-    try:
-        line = agreement_on_the_line(right[:, first], classes[:, first], classes[:, second])
-    except InputError as error:
-        return str(error)
-    off = np.abs(line.simple - right[:, second].mean(axis=1))
-    return float(off.mean()), line.r2, len(right)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.analysis.predictors import Predictor, predictor, ranks
+from shiftbed.analysis.predictors import Lead, Predictor, lead, predictor, ranks
 from shiftbed.display import Row, Table, number, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.charts import Charted
@@ -65,8 +65,10 @@ def predictors(
         for one in metrics
         if one != target
     }
+    leads = _leads(fits, x, within, bootstrap, seed)
     return PredictorTable(
-        frame=_long(fits),
+        frame=_long(fits, leads, 1 - level),
+        notes=tuple(_inconclusive(fits, leads, 1 - level)),
         citation=testbed.citation,
         source=testbed.name,
         by=by,
@@ -84,9 +86,11 @@ def predictors(
 class PredictorTable(Charted):
     """What predicts OOD accuracy; ``frame`` has a row per OOD set, metric and group.
 
-    ood, metric, group, slope, its ends, r2, its ends, n, rank, note. The group called average is
-    over the groups; ``rank`` is 1 for the metric with the best average R² of an OOD set, 2 for the
-    second best, else null.
+    ood, metric, group, slope, its ends, r2, its ends, r2_adjusted, n, rank, p_value, best, note.
+    The group called average is over the groups; ``rank`` is 1 for the metric with the largest
+    average R² of an OOD set, 2 for the second, else null. In the row of rank 1 ``p_value`` is of
+    its lead over the second (``lead``), and ``best`` whether that is significant: if not, which
+    one predicts best is open.
     """
 
     source: str
@@ -105,23 +109,27 @@ class PredictorTable(Charted):
     """Charts that were written of it."""
 
     def best(self) -> dict[str, str]:
-        """OOD setting → the metric with the best average R², where there is one."""
+        """OOD setting → the metric with the largest average R², whether or not its lead is one."""
         first = self.frame.filter(pl.col("rank") == 1)
         return dict(zip(first["ood"], first["metric"], strict=True))
 
     def to_dict(self) -> dict[str, Any]:
         found = {"source": self.source, "by": self.by, "predictors": records(self.frame)}
-        return found | {"files": list(self.files)}
+        return found | {"notes": list(self.notes), "files": list(self.files)}
 
     def tables(self) -> Iterable[Table]:
-        marks = {1: " **", 2: " *"}
+        def mark(row: Row) -> str:
+            best = " **" if row["best"] else " *" if row["rank"] else ""
+            return number(row["r2"], 3) + best
+
         columns: dict[str, Any] = {
             "OOD": "ood",
             "metric": "metric",
             "group": "group",
             "m": ("slope", lambda value: number(value, 3)),
             "m interval": lambda row: _ends(row, "slope"),
-            "R²": lambda row: number(row["r2"], 3) + marks.get(row["rank"] or 0, ""),
+            "R²": mark,
+            "adjusted": ("r2_adjusted", lambda value: number(value, 3)),
             "R² interval": lambda row: _ends(row, "r2"),
             "n": "n",
             "note": "note",
@@ -137,8 +145,10 @@ class PredictorTable(Charted):
             columns,
             left=3 if self.every_group else 2,
             notes=[
-                f"** best and * second best R² of an OOD set; {100 * self.level:g} % intervals "
-                "over models; accuracies on the probit scale."
+                "* the two largest R² of an OOD set, ** the largest where significantly above the "
+                f"second; {100 * self.level:g} % intervals over models, of the population's R² "
+                "(adjusted: without bias); accuracies on the probit scale.",
+                *self.notes,
             ],
         )
 
@@ -154,15 +164,54 @@ def _ends(row: Row, name: str) -> str:
     return "" if low is None or high is None else f"{low:.3f} … {high:.3f}"
 
 
-def _long(fits: Mapping[tuple[str, str], Predictor]) -> pl.DataFrame:
+Leads = Mapping[str, tuple[str, str, Lead]]
+"""OOD setting → the metrics of rank 1 and 2, and the lead of the first."""
+
+
+def _leads(
+    fits: Mapping[tuple[str, str], Predictor],
+    x: Mapping[str, Floats],
+    groups: Sequence[tuple[str, Mask]],
+    bootstrap: int,
+    seed: int,
+) -> Leads:
+    found = {}
+    for target in dict.fromkeys(key[0] for key in fits):
+        here = {metric: one.r2 for (t, metric), one in fits.items() if t == target}
+        rank = dict(zip(ranks(list(here.values())), here, strict=True))
+        if 2 in rank:
+            one, two = rank[1], rank[2]
+            options = {"bootstrap": bootstrap, "seed": seed}
+            found[target] = (one, two, lead(x[one], x[two], x[target], groups, **options))
+    return found
+
+
+def _inconclusive(
+    fits: Mapping[tuple[str, str], Predictor], leads: Leads, alpha: float
+) -> Iterable[str]:
+    unsure = [
+        f"{target} ({one} or {two}, p = {by.p_value:.2g})"
+        for target, (one, two, by) in leads.items()
+        if by.p_value >= alpha
+    ]
+    if unsure:
+        yield f"Which metric predicts best is inconclusive for {', '.join(unsure)}."
+
+
+def _long(fits: Mapping[tuple[str, str], Predictor], leads: Leads, alpha: float) -> pl.DataFrame:
     rows: list[dict[str, Any]] = []
     for target in dict.fromkeys(key[0] for key in fits):
         here = {metric: one for (t, metric), one in fits.items() if t == target}
         rank = dict(zip(here, ranks([one.r2 for one in here.values()]), strict=True))
         for metric, one in here.items():
             about = {"ood": target, "metric": metric}
-            rows.append(vars(one) | about | {"group": AVERAGE, "rank": rank[metric] or None})
+            row = vars(one) | about | {"group": AVERAGE, "rank": rank[metric] or None}
+            if rank[metric] == 1 and target in leads:
+                p = leads[target][2].p_value
+                row |= {"p_value": p, "best": p < alpha if np.isfinite(p) else None}
+            rows.append(row)
             rows += [vars(fit) | about for fit in one.fits]
+    rows = [row | {"r2_adjusted": row["adjusted"]} for row in rows]
     named = [{name: row.get(name) for name in _SCHEMA} for row in rows]
     return pl.DataFrame(named, schema=_SCHEMA).with_columns(pl.selectors.float().fill_nan(None))
 
@@ -177,8 +226,11 @@ _SCHEMA = {
     "r2": pl.Float64,
     "r2_low": pl.Float64,
     "r2_high": pl.Float64,
+    "r2_adjusted": pl.Float64,
     "n": pl.Int64,
     "rank": pl.Int64,
+    "p_value": pl.Float64,
+    "best": pl.Boolean,
     "note": pl.String,
 }
 
