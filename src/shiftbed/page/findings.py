@@ -16,6 +16,9 @@ from shiftbed.results.lines import interval_notes
 from shiftbed.results.plot import Source, open_source
 from shiftbed.testbed.record import Testbed
 
+MOST = 10
+"""Own models that are told of in words."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Findings:
@@ -103,6 +106,7 @@ def _sentences(
     for row in robustness.filter(pl.col("artefact").is_not_null()).to_dicts():
         said.append(("note", f"{row['model']} on {row['shift']}: {row['artefact']}."))
     said += [("warning", f"Not computed: {name} ({why}).") for name, why in failed]
+    said += [("note", f"{note}.") for note in testbed.notes]
     said += [("note", text) for text in interval_notes(robustness)]
     return said
 
@@ -138,16 +142,20 @@ def _unusual(out: pl.DataFrame, robustness: pl.DataFrame, fdr: float, level: flo
 
 
 def _own(testbed: Testbed, robustness: pl.DataFrame) -> list[tuple[str, str]]:
-    """A sentence for each own model, at most ten."""
+    """A sentence for each own model, at most ten, and how many more there are."""
     own = robustness.filter(pl.col("kind") == "own")
     said = []
-    for (model,), rows in list(own.group_by(["model"], maintain_order=True))[:10]:
+    models = list(own.group_by(["model"], maintain_order=True))
+    for (model,), rows in models[:MOST]:
         parts = [
             f"{r['shift']} {100 * r['effective']:+.2f}"
             + (" (out of line)" if r["out_of_line"] else "")
             for r in rows.to_dicts()
         ]
         said.append(("finding", f"{model}: ρ in points on {', '.join(parts)}."))
+    if len(models) > MOST:
+        left = len(models) - MOST
+        said.append(("note", f"{left} more of the models that were added are in the charts."))
     return said
 
 

@@ -50,7 +50,7 @@ class Report(Result):
         where = f"wrote {self.output}" if self.output else "a page, not written"
         said = f"{where} ({self.size / 1e6:.1f} MB, {counted(len(self.frame), 'shift')})"
         left = [f"Not in it: {one.title} ({one.reason})." for one in self.missing]
-        return [Table(notes=(said, *left))]
+        return [Table(notes=(said, *left, *self.notes))]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -60,6 +60,7 @@ class Report(Result):
             "findings": [{"level": how, "text": text} for how, text in self.findings.sentences],
             "views": list(self.views),
             "missing": [{"title": one.title, "reason": one.reason} for one in self.missing],
+            "notes": list(self.notes),
         }
 
 
@@ -97,6 +98,7 @@ def report(
     data = payload(source, found, views, missing, [one.testbed for one in opened])
     made = Report(
         frame=found.lines,
+        notes=source.testbed.notes,
         citation=source.testbed.citation,
         page=page(data, refresh=refresh),
         output=None if output is None else Path(output),
@@ -142,6 +144,7 @@ def payload(
         "findings": [{"level": level, "text": text} for level, text in found.sentences],
         "models": _models(testbed),
         "settings": list(testbed.settings),
+        "titles": [testbed.title_of(s) for s in testbed.settings],
         "metrics": {k: v for k, v in testbed.metrics.items() if k in testbed.settings},
         "value": [_column(testbed.value[:, s]) for s in range(len(testbed.settings))],
         "n": [_sizes(testbed.n[:, s]) for s in range(len(testbed.settings))],

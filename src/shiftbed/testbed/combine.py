@@ -12,7 +12,7 @@ from shiftbed.errors import InputError
 from shiftbed.records import Shift
 from shiftbed.testbed import PUBLISHED
 from shiftbed.testbed.families import families
-from shiftbed.testbed.naming import identity_of, known_test_sets, sizes_by_name, title_of
+from shiftbed.testbed.naming import identity_of, sizes_by_name, title_of
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.same_models import same_models
 
@@ -38,7 +38,7 @@ def combine(testbeds: Sequence[Testbed]) -> Testbed:
     if len(testbeds) == 1:
         return testbeds[0]
     first = testbeds[0]
-    known = [known_test_sets(bed) for bed in testbeds]
+    known = [bed.test_sets for bed in testbeds]
     names = _joined(testbeds, known)
     renamed = [_renamed(bed, new) for bed, new in zip(testbeds, names, strict=True)]
     settings = list(dict.fromkeys(s for bed in renamed for s in bed.settings))

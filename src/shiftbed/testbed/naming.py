@@ -42,7 +42,7 @@ def known_test_sets(bed: "Testbed") -> dict[str, Identity]:
 
 def title_of(bed: "Testbed", setting: str) -> str:
     """What to call a setting in tables and charts; its name where nothing better is known."""
-    known = known_test_sets(bed).get(setting)
+    known = bed.test_sets.get(setting)
     if known is not None:
         return known.title
     record = bed.records.get(setting)

@@ -14,12 +14,13 @@ from shiftbed.analysis.difference import Difference
 from shiftbed.analysis.intervals import check_fractions, clopper_pearson
 from shiftbed.analysis.robustness import Robustness
 from shiftbed.analysis.trust import Trust, trust_baseline
+from shiftbed.catalogue import Identity
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.testbed.families import families as families_of
 from shiftbed.testbed.judging import difference_of, judge, robustness_table
-from shiftbed.testbed.naming import axis_title, find_setting, title_of
+from shiftbed.testbed.naming import axis_title, find_setting, known_test_sets, title_of
 from shiftbed.testbed.select import Choice, choose
 
 Floats = NDArray[np.float64]
@@ -96,6 +97,11 @@ class Testbed:
                 raise unknown(f"setting in {self.name}", setting, self.settings)
             setting = found
         return self._columns_of[setting]
+
+    @cached_property
+    def test_sets(self) -> dict[str, Identity]:
+        """Settings that the catalogue knows, whatever they are called."""
+        return known_test_sets(self)
 
     def title_of(self, setting: str) -> str:
         """What to call a setting in tables and charts: ``ImageNetV2``."""

@@ -132,6 +132,7 @@ function matches(name) {
 // --- settings and shifts --------------------------------------------------------------------------
 
 const settingAt = new Map(DATA.settings.map((name, i) => [name, i]));
+const titleOf = (setting) => DATA.titles[setting];
 const accuracy = (setting, model) => DATA.value[setting][model];
 function size(setting, model) {
   const n = DATA.n[setting];

@@ -176,7 +176,7 @@ function gridView(host) {
     make(
       "div",
       { class: "controls" },
-      choice("Sort by", settings.map((s) => DATA.settings[s]), DATA.settings[by], (v) => update({ sort: v, ascending: "" }), { "data-name": "sort" }),
+      choice("Sort by", settings.map((s) => [DATA.settings[s], titleOf(s)]), DATA.settings[by], (v) => update({ sort: v, ascending: "" }), { "data-name": "sort" }),
       tick("Lowest first", Boolean(state.ascending), (on) => update({ ascending: on ? "yes" : "" }), { "data-name": "ascending" }),
       choice("Zoom", [["all", "whole grid"], ["names", "names"], ["numbers", "every number"]], zoom, (v) => update({ zoom: v }), { "data-name": "zoom" }),
       choice("Settings", [["", "all"], ["shifts", "of shifts only"]], state.columns ?? "", (v) => update({ columns: v }), { "data-name": "columns" }),
@@ -190,7 +190,7 @@ function gridView(host) {
   });
   const cells = new Cells(host, `Accuracies of ${rows.length} models in ${settings.length} settings`, {
     rows: rows.map((i) => MODELS[i]),
-    columns: settings.map((s) => DATA.settings[s]),
+    columns: settings.map(titleOf),
     values: (r, k) => accuracy(settings[k], rows[r]),
     shade: (v, k) => (v - ends[k][0]) / (ends[k][1] - ends[k][0] || 1),
     text: (v, k) => (isMetric(settings[k]) ? short(v) : minus((100 * v).toFixed(1))),
@@ -199,7 +199,7 @@ function gridView(host) {
     stops: CIVIDIS,
     sorted: settings.indexOf(by),
     sort: (k) => update(settings[k] === by ? { ascending: state.ascending ? "" : "yes" } : { sort: DATA.settings[settings[k]], ascending: "" }),
-    hover: (r, k) => [MODELS[rows[r]], DATA.settings[settings[k]], known(accuracy(settings[k], rows[r])) ? `${valueText(settings[k], rows[r])}, n = ${size(settings[k], rows[r]) || "unknown"}` : "not evaluated"],
+    hover: (r, k) => [MODELS[rows[r]], titleOf(settings[k]), known(accuracy(settings[k], rows[r])) ? `${valueText(settings[k], rows[r])}, n = ${size(settings[k], rows[r]) || "unknown"}` : "not evaluated"],
   });
   cells.canvas.id = "grid";
   host.append(make("p", { class: "small" }, "Click a setting's name to sort by it; scroll within the grid, or walk through its cells with the arrow keys."));

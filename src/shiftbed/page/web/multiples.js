@@ -21,7 +21,7 @@ function multiplesView(host) {
   host.append(grid);
   const table = [];
   for (const source of sources) {
-    const columnBox = make("div", { class: "multiple-column" }, make("h3", {}, `ID: ${DATA.settings[source]}`));
+    const columnBox = make("div", { class: "multiple-column" }, make("h3", {}, `ID: ${titleOf(source)}`));
     grid.append(columnBox);
     for (const shift of shifts.filter((s) => s.source[0] === source)) {
       const mine = rows.filter((i) => known(accuracy(source, i)) && known(accuracy(shift.target, i)));

@@ -28,7 +28,7 @@ function planeView(host) {
   const groups = [...new Set(rows.map(groupOf))].sort();
   const styles = looks(groups);
   const names = DATA.settings;
-  const pick = (key, at) => choice({ p1: "ID 1", p2: "ID 2", p3: "OOD" }[key], names, names[at], (v) => update({ p1: names[a], p2: names[b], p3: names[y], [key]: v }), { "data-name": key });
+  const pick = (key, at) => choice({ p1: "ID 1", p2: "ID 2", p3: "OOD" }[key], names.map((name, i) => [name, titleOf(i)]), names[at], (v) => update({ p1: names[a], p2: names[b], p3: names[y], [key]: v }), { "data-name": key });
   fill(
     host,
     make(
@@ -48,7 +48,7 @@ function planeView(host) {
   const axes = settings.map((s) => axisFor(rows.map((i) => accuracy(s, i)), s));
   const unit = (k, value) => (SCALES[scaleOf(settings[k])].forward(value) - axes[k].low) / (axes[k].high - axes[k].low) - 0.5;
   const cube = rows.map((i) => settings.map((s, k) => unit(k, accuracy(s, i))));
-  const space = new Space(host, `Models in space: ${names[y]} over ${names[a]} and ${names[b]}`, {
+  const space = new Space(host, `Models in space: ${titleOf(y)} over ${titleOf(a)} and ${titleOf(b)}`, {
     cube,
     axes,
     look: (k) => styles.get(groupOf(rows[k])),
@@ -56,7 +56,7 @@ function planeView(host) {
     plane: fit.reason ? null : fit.predictZ,
     hover: (k) => {
       const rho = effective(fit, [a, b], y, rows[k]);
-      return [MODELS[rows[k]], ...settings.map((s) => `${names[s]}: ${valueText(s, rows[k])}`), known(rho) ? `ρ from both ID settings: ${points(rho)} points` : ""].filter(Boolean);
+      return [MODELS[rows[k]], ...settings.map((s) => `${titleOf(s)}: ${valueText(s, rows[k])}`), known(rho) ? `ρ from both ID settings: ${points(rho)} points` : ""].filter(Boolean);
     },
   });
   space.canvas.id = "plane";
@@ -92,8 +92,8 @@ function projection(host, x, y, rows, styles, groupOf) {
   const box = make("div", {});
   host.append(box);
   const said = fit.reason ? `no line: ${fit.reason}` : `R² ${number(fit.r2)}, MAE ${number(100 * fit.mae, 2)} points, n = ${fit.n}`;
-  box.append(make("p", { class: "small" }, `${DATA.settings[y]} from ${DATA.settings[x]} alone: ${said}`));
-  new Plot(box, `${DATA.settings[y]} over ${DATA.settings[x]}`, 340, () => {
+  box.append(make("p", { class: "small" }, `${titleOf(y)} from ${titleOf(x)} alone: ${said}`));
+  new Plot(box, `${titleOf(y)} over ${titleOf(x)}`, 340, () => {
     const xAxis = axisFor(xs, x);
     const yAxis = axisFor(ys, y);
     return {

@@ -28,10 +28,10 @@ function fitRows(rows, shift) {
 }
 
 const scaleOf = (setting) => (isMetric(setting) ? "linear" : state.scale);
-const axisTitle = (setting) => `${DATA.settings[setting]} (${isMetric(setting) ? DATA.metrics[DATA.settings[setting]] : `${state.scale} scale`})`;
+const axisTitle = (setting) => `${titleOf(setting)}, ${isMetric(setting) ? DATA.metrics[DATA.settings[setting]] : `top-1 % (${state.scale} scale)`}`;
 
 /** Positions for an axis around values, with room at both ends and at 0 and 1. */
-function axisFor(values, setting, title = DATA.settings[setting]) {
+function axisFor(values, setting, title = titleOf(setting)) {
   const scale = scaleOf(setting);
   const { forward } = SCALES[scale];
   const z = values.filter(known).map(forward).filter(Number.isFinite);
@@ -69,7 +69,7 @@ function scatterView(host) {
   fill(host, scatterControls(x, y, shift), filterControls(), searchControls(rows));
   const note = make("p", { class: "equation", id: "equation", "aria-live": "polite" });
   host.append(note, legend(groups, styles, state.colour === "kind" ? KIND_NAMES : {}));
-  const label = `${DATA.settings[y]} accuracy over ${DATA.settings[x]} accuracy, ${rows.length} models`;
+  const label = `${titleOf(y)} accuracy over ${titleOf(x)} accuracy, ${rows.length} models`;
   const plot = new Plot(host, label, 560, () => {
     const xAxis = axisFor(xs, x, axisTitle(x));
     const yAxis = axisFor(ys, y, axisTitle(y));
@@ -208,7 +208,7 @@ function describe(i, x, y, shift, fit) {
   for (const setting of [x, y]) {
     const [low, high] = isMetric(setting) ? [NaN, NaN] : clopperPearson(accuracy(setting, i), size(setting, i), 0.95);
     const around = known(low) ? ` [${percent(low)}, ${percent(high)}], n = ${size(setting, i)}` : "";
-    lines.push(`${DATA.settings[setting]}: ${valueText(setting, i)}${around}`);
+    lines.push(`${titleOf(setting)}: ${valueText(setting, i)}${around}`);
   }
   const rho = effective(fit, [x], y, i);
   if (known(rho) && !isMetric(y)) lines.push(`ρ on this fit: ${points(rho)} points${fit.models.has(i) ? " (fitted)" : ""}`);
@@ -231,7 +231,7 @@ function scatterTable(rows, x, y, fit) {
 }
 
 function scatterControls(x, y, shift) {
-  const settings = DATA.settings.map((name) => [name, name]);
+  const settings = DATA.settings.map((name, i) => [name, titleOf(i)]);
   const shifts = DATA.shifts.filter((s) => s.source.length === 1).map((s) => [s.name, s.name]);
   const full = shift && shift.full_source !== null && shift.full_source !== undefined;
   return make(

@@ -119,7 +119,7 @@ def grid(testbed: Testbed) -> Heatmap:
     return Heatmap(
         title=f"{testbed.title or testbed.name}: accuracies (%)",
         rows=tuple(testbed.model_names[i] for i in rows),
-        columns=tuple(settings),
+        columns=tuple(testbed.title_of(s) for s in settings),
         values=values,
         value_title="accuracy (%)",
         digits=1,

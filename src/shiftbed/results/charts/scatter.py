@@ -113,7 +113,8 @@ def plane(testbed: Testbed, shift: str | Shift, **options: Any) -> Plane:
     baseline = fits.lines[""][0]
     line = baseline.lines[0]
     return Plane(
-        title=f"{found.target} given {found.source[0]} and {found.source[1]}",
+        title=" given ".join(map(testbed.title_of, (found.target, found.source[0])))
+        + f" and {testbed.title_of(found.source[1])}",
         **fits.fields,
         x=fits.x,
         axes=(first, second, up),
@@ -190,7 +191,8 @@ def _fit(
         (int((~there).sum()), f"without an accuracy on every axis: not drawn{missed}."),
         (
             int((below & ~stars).sum()),
-            f"below {percent(threshold or 0.0)} on {shift.source[0]}: not fitted, not drawn.",
+            f"below {percent(threshold or 0.0)} on {testbed.title_of(shift.source[0])}: "
+            "not fitted, not drawn.",
         ),
         (
             int(edge.sum()),
@@ -398,13 +400,13 @@ def _signed(value: float, first: bool = False) -> str:
 
 def _axis_title(testbed: Testbed, setting: str) -> str:
     """What is measured on what, and on how many images."""
-    metric = testbed.metrics.get(setting, "accuracy")
+    title = testbed.axis_title(setting)
     sizes = testbed.size(setting)
     n = testbed.usual_size(setting)
     if not n:
-        return f"{setting}, {metric}"
+        return title
     most = " for most models" if len(set(sizes[sizes > 0].tolist())) > 1 else ""
-    return f"{setting}, {metric} (n = {n:,}{most})"
+    return f"{title} (n = {n:,}{most})"
 
 
 def _reading(level: float, bars: bool, band_level: float, draws: int, fdr: float) -> str:
