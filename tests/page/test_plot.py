@@ -17,7 +17,7 @@ from shiftbed.testbed import Testbed
 def test_it_draws_onto_axes_and_returns_them(small: Testbed) -> None:
     axes = Figure().subplots()
     assert plot(small, "s", ax=axes) is axes
-    assert axes.get_ylabel().startswith("ood, accuracy")
+    assert axes.get_ylabel().startswith("ood, top-1 %")
     own = plot(small, "s", highlight=["m3"], label=0)
     assert "m3" in [text.get_text() for text in own.texts]  # type: ignore[union-attr]
     plt.close()

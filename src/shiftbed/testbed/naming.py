@@ -55,10 +55,14 @@ def title_of(bed: "Testbed", setting: str) -> str:
             name = what.id
         where = ", on disk" if what.on_disk else ""
         return f"{_title(record.test_set)}, {name}{where}"
-    if setting in bed.derived or setting not in bed.metrics:
-        titles = [s.title for s in bed.shifts if s.target == setting and s.title]
-        return titles[0] if titles else setting
-    return setting
+    titles = [
+        s.title for s in bed.shifts if s.target == setting and _words(setting) in _words(s.title)
+    ]
+    return titles[0] if titles else setting
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("-", " ").casefold()
 
 
 def _title(test_set: str) -> str:
