@@ -122,6 +122,14 @@ class Modelled:
             1.0 - (1 - part) ** 2 * near - part**2 * far - 2 * part * (1 - part) * next_to
         )
 
+    def between(self, s: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> Floats:
+        table, (a, b) = _table(self.errors), (self.part[one, s], self.part[other, s])
+        i, j = self.node[one, s], self.node[other, s]
+        near = (1 - a) * table[i, j] + a * table[i + 1, j]
+        far = (1 - a) * table[i, j + 1] + a * table[i + 1, j + 1]
+        found = np.where(one == other, 1.0, (1 - b) * near + b * far)
+        return np.asarray(found * self.spread[one, s] * self.spread[other, s])
+
     def among(self, s: int, t: int, rows: NDArray[np.int64]) -> Floats:
         if s != t:
             return np.zeros((len(rows), len(rows)))

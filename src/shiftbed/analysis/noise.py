@@ -32,6 +32,9 @@ class ImageNoise(Protocol):
     def among(self, s: int, t: int, rows: NDArray[np.int64]) -> Floats:
         """(R, R): Cov(a_is, a_jt) among these models."""
 
+    def between(self, s: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> Floats:
+        """(R,): Cov of the accuracies of two models in setting s, pair by pair."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paired:
@@ -54,6 +57,9 @@ class Paired:
 
     def among(self, s: int, t: int, rows: NDArray[np.int64]) -> Floats:
         return self._block(s, t)[np.ix_(rows, rows)]
+
+    def between(self, s: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> Floats:
+        return self._block(s, s)[one, other]
 
 
 def image_covariance(right: list[NDArray[np.bool_]], images: list[str]) -> Floats:
@@ -138,8 +144,11 @@ class JointNoise:
     """g (R, k+1): derivative of −ρ by the line's coefficients."""
     fit_covariance: Floats
     """Covariance of the coefficients from the models' scatter."""
-    shared: Floats
-    """(R, k+1): covariance of Σ_s o_s da_s with the image noise of the coefficients."""
+    mixed: Floats
+    """(k+1, R, k+1): covariance of the accuracy in each setting with the coefficients' image
+    noise."""
+    diagonal: Floats
+    """(k+1, k+1, R): covariances of each model's own accuracies."""
     line_noise: Floats
     """(k+1, k+1): covariance of the coefficients from the fitted models' image noise."""
     carries: Floats
@@ -155,8 +164,17 @@ class JointNoise:
                     both = np.outer(self.own[:, s], self.own[:, t])
                     found = found + both * images.among(s, t, rows)
         reach = self.reach * self.carries[:, None]
-        mixed = self.shared @ reach.T
+        mixed = np.einsum("is,sij->ij", self.own, self.mixed) @ reach.T
         return np.asarray(found - mixed - mixed.T + reach @ self.line_noise @ reach.T)
+
+    def covariance(self, a: Floats, b: Floats) -> Floats:
+        """(R,): Cov(Σ_s a_s da_s − g·dθ, Σ_s b_s da_s − g·dθ) per model, for a, b (R, k+1)."""
+        of_line = self.fit_covariance[None] + self.carries[:, None, None] * self.line_noise
+        found = np.einsum("is,it,sti->i", a, b, self.diagonal)
+        with_line = np.einsum("is,sij,ij->i", a + b, self.mixed, self.reach) * self.carries
+        return np.asarray(
+            found - with_line + np.einsum("ij,ijk,ik->i", self.reach, of_line, self.reach)
+        )
 
 
 def joint_noise(
@@ -207,7 +225,8 @@ def joint_noise(
     of_residual = np.append(-w, 1.0)
     image_part, added = 0.0, np.zeros((k + 1, k + 1))
     variance = np.zeros((k + 1, k + 1, len(rows)))
-    shared, line_noise = np.zeros((len(rows), p)), np.zeros((p, p))
+    line_noise, own_noise = np.zeros((p, p)), np.zeros((k + 1, k + 1, len(rows)))
+    with_line_noise = np.zeros((k + 1, len(rows), p))
     for s in range(k + 1):
         for t in range(k + 1):
             diagonal = images.own(s, t)
@@ -218,7 +237,8 @@ def joint_noise(
             mixed = with_fit[:, None] * moved[rows]
             inner = right[s].T @ product[fitted]  # (p+1, p+1)
             of_line = mix[s].T @ inner @ mix[t]
-            shared += own[:, s, None] * mixed
+            with_line_noise[s] += mixed
+            own_noise[s, t] = diagonal[rows]
             line_noise += of_line
             variance[s, t] = own[:, s] * own[:, t] * diagonal[rows]
             variance[s, t] -= own[:, s] * np.einsum("ij,ij->i", mixed, reach)
@@ -252,7 +272,8 @@ def joint_noise(
         own=own,
         reach=reach,
         fit_covariance=fit_covariance,
-        shared=shared,
+        mixed=with_line_noise,
+        diagonal=own_noise,
         line_noise=line_noise,
         carries=with_line,
     )

@@ -43,6 +43,7 @@ from shiftbed.errors import InputError
 from shiftbed.scales import Scale
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,6 +75,9 @@ class Robustness:
     """ρ of the line y = x, that is x − β(x)."""
     share_of_gap: Floats
     """ρ / (x − β(x)), the distance already covered towards y = x."""
+    share_low: Floats
+    """Its interval; none where the gap is not significantly different from 0."""
+    share_high: Floats
     extrapolated: NDArray[np.bool_]
     boundary: NDArray[np.bool_]
     """An accuracy is exactly 0 or 1; it was moved to (k+½)/(n+1) where a scale needed it."""
@@ -224,10 +228,17 @@ def independent_errors(line: Line, scale: Scale, placed: Placed) -> JointNoise:
         own=np.column_stack([-gain, np.ones(len(gain))]),
         reach=reach,
         fit_covariance=covariance,
-        shared=np.zeros(reach.shape),
+        mixed=np.zeros((p, *reach.shape)),
+        diagonal=_diagonal(placed),
         line_noise=np.zeros((p, p)),
         carries=np.zeros(len(reach)),
     )
+
+
+def _diagonal(placed: Placed) -> Floats:
+    """(k+1, k+1, p): the binomial variances of each model's accuracies."""
+    sides = np.column_stack([placed.x, placed.y]), np.column_stack([placed.n_id, placed.n_ood])
+    return np.asarray(np.einsum("is,st->sti", binomial_variance(*sides), np.eye(sides[0].shape[1])))
 
 
 def _measurement(
@@ -263,10 +274,32 @@ def _measurement(
     return {
         "low": np.minimum(corrected, other) - half,
         "high": np.maximum(corrected, other) + half,
+        **_share_of_gap(placed, noise, rho, known, dof, level),
         "fit_share": shares[0],
         "id_share": shares[1],
         "ood_share": shares[2],
     }
+
+
+def _share_of_gap(
+    placed: Placed, noise: JointNoise, rho: Floats, known: Bools, dof: Floats, level: float
+) -> dict[str, Floats]:
+    """Fieller's interval of ρ/(x − β(x)), whose two parts share the line and the ID images.
+
+    All s with (ρ − s g)² ≤ t² Var(ρ − s g), g = x − β(x): an interval if g differs from 0.
+    """
+    if placed.x.shape[1] > 1:
+        return {}
+    gap, own = placed.x[:, 0] - placed.beta, noise.own
+    of_gap = np.column_stack([1.0 + own[:, 0], np.zeros(len(own))])
+    t2 = stdtrit(dof, 0.5 + level / 2) ** 2
+    a = gap**2 - t2 * noise.covariance(of_gap, of_gap)
+    b = rho * gap - t2 * noise.covariance(own, of_gap)
+    c = rho**2 - t2 * noise.covariance(own, own)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        half = np.sqrt(b**2 - a * c)
+        ends = np.where(known & (a > 0), np.stack([b - half, b + half]) / a, np.nan)
+    return {"share_low": ends[0], "share_high": ends[1]}
 
 
 def _prediction(

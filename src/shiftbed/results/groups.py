@@ -6,14 +6,19 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from shiftbed.analysis.baseline import Baseline
+from shiftbed.analysis.families import ENOUGH
+from shiftbed.analysis.means import Errors, GroupMean, group_mean
 from shiftbed.display import Cell, Result, Table, interval, number, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.lines import TESTBED, Source, adhoc
 from shiftbed.scales import SCALES, Scale
 from shiftbed.testbed import Testbed, choose, open_testbed
+from shiftbed.testbed.judging import errors_of
 from shiftbed.testbed.select import Choice
 
 AVERAGE = "Average"
@@ -48,6 +53,7 @@ class Grouped(Result):
                     "± std": ("std", percent),
                     f"{100 * self.level:g} % of the mean": lambda r: interval(r["low"], r["high"]),
                     "n": "n",
+                    "families": "families",
                 }
                 title = f"{self.testbed}: ρ by {self.by} (points)"
                 yield Table.of(title, frame, columns, left=2)
@@ -128,35 +134,74 @@ def group_table(
 ) -> pl.DataFrame:
     """Mean and standard deviation of ρ per group and shift, with n and an interval of the mean.
 
-    The rows "Average" average ρ over the shifts per model first (models that have all of them),
-    then over models, as shi2023's Tables 1b and 3 do.
+    The interval is of models of this kind (families of them, where they are known), against a
+    line and on images that all of them share (``analysis.means``). The rows "Average" average ρ
+    over the shifts per model first (models that have all of them), then over models, as shi2023's
+    Tables 1b and 3 do; lines and images of different shifts are taken to err together.
     """
     if by not in testbed.models.columns:
         raise unknown("column of models", by, testbed.models.columns)
-    table = testbed.effective_robustness(shifts, level=level, **options)
-    group = testbed.models.select("model", pl.col(by).cast(pl.String).alias("group"))
-    table = table.join(group, on="model", how="left").select("model", "group", "shift", "effective")
-    names = table["shift"].unique(maintain_order=True).to_list()
-    average = (
-        table.group_by("model", "group", maintain_order=True)
-        .agg(pl.col("effective").mean(), pl.len())
-        .filter(pl.col("len") == len(names))
-        .select("model", "group", pl.lit(AVERAGE).alias("shift"), "effective")
+    wanted = [testbed.shift(one) for one in (shifts if shifts is not None else testbed.shifts)]
+    group = np.array(testbed.models[by].cast(pl.String).to_list(), dtype=object)
+    related = testbed.families if options.get("families", "known") == "known" else None
+    rows, rho, variance = [], [], []
+    for shift in wanted:
+        line = testbed.fit(shift, bootstrap=0, **options)
+        values = testbed.judge(line, level=level).effective
+        rho.append(values)
+        for name in _order(group[np.isfinite(values)]):
+            inside = np.flatnonzero((group == name) & np.isfinite(values))
+            errors = errors_of(testbed, line, inside)
+            kin = None if related is None else [related[i] for i in inside]
+            found = group_mean(values[inside], errors, kin, level)
+            variance.append((name, found.shared))
+            kind = None if errors is None or np.isnan(found.low) else errors.interval
+            rows.append(_group_row(line.shift, name, found, kind))
+    if len(wanted) > 1:
+        average = np.mean(rho, axis=0)
+        for name in _order(group[np.isfinite(average)]):
+            inside = np.flatnonzero((group == name) & np.isfinite(average))
+            kin = None if related is None else [related[i] for i in inside]
+            spread = np.sqrt([v for other, v in variance if other == name])
+            rows.append(_average_row(name, average[inside], spread, kin, level))
+    return pl.DataFrame(rows, schema=_GROUP, orient="row").with_columns(
+        pl.col(pl.Float64).fill_nan(None)
     )
-    if len(names) > 1:
-        table = pl.concat([table, average])
-    summary = table.group_by("shift", "group", maintain_order=True).agg(
-        pl.col("effective").mean().alias("mean"),
-        pl.col("effective").std().alias("std"),
-        pl.len().alias("n"),
-    )
-    n = summary["n"].to_numpy().astype(np.float64)
-    spread = summary["std"].fill_null(float("nan")).to_numpy()
-    half = stdtrit(np.maximum(n - 1, 1), 0.5 + level / 2) * spread / np.sqrt(n)
-    return summary.with_columns(
-        pl.Series("low", summary["mean"].to_numpy() - half).fill_nan(None),
-        pl.Series("high", summary["mean"].to_numpy() + half).fill_nan(None),
-    )
+
+
+_GROUP = {
+    **{"shift": pl.String, "group": pl.String, "mean": pl.Float64, "std": pl.Float64},
+    **{"n": pl.Int64, "low": pl.Float64, "high": pl.Float64, "interval": pl.String},
+    "families": pl.Int64,
+}
+
+
+def _order(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def _group_row(shift: str, group: str | None, one: GroupMean, kind: str | None) -> tuple[Any, ...]:
+    return (shift, group, one.mean, one.std, one.n, one.low, one.high, kind, one.families)
+
+
+def _average_row(
+    group: str | None,
+    rho: NDArray[np.float64],
+    shared: NDArray[np.float64],
+    families: Sequence[str | None] | None,
+    level: float,
+) -> tuple[Any, ...]:
+    """The mean over shifts: its shared error is at most the mean of the shifts' shared errors."""
+    n = len(rho)
+    nothing = np.zeros((n, n))
+    together = np.full((n, n), float(shared.mean()) ** 2) if np.isfinite(shared).all() else None
+    errors = None
+    if together is not None:
+        errors = Errors(
+            matrix=together, fit=nothing, corrected=rho, dof=1.0, interval="independent"
+        )
+    found = group_mean(rho, errors, families, level)
+    return _group_row(AVERAGE, group, found, None if np.isnan(found.low) else "independent")
 
 
 def single_and_multi(
@@ -184,32 +229,70 @@ def rank_agreement(
     ood: Sequence[str],
     *,
     by: str = "training_data",
+    level: float = 0.95,
     **options: Any,
 ) -> pl.DataFrame:
     """Kendall's τ of single-ID and multi-ID ρ among models trained on the same data.
 
     ``own_id`` maps a value of column ``by`` to the ID setting of that data, which the single-ID
-    line uses; the plane uses all of them.
+    line uses; the plane uses all of them. The interval is a jackknife of artanh τ: everything,
+    lines and planes too, is computed again without each model of the group (without each family,
+    where they are known).
     """
     from scipy.stats import kendalltau
 
     if len(own_id) < 2:
         raise InputError("own_id needs two or more groups: the plane goes through all their sets")
+    fitted = choose(testbed.models, options.pop("models", None))
+
+    def tau(group: str, source: str, target: str, kept: NDArray[np.bool_]) -> tuple[float, int]:
+        ids = tuple(own_id.values())
+        chosen = {"models": fitted & kept, "bootstrap": 0, **options}
+        plane, line = (testbed.fit(adhoc(one, target), **chosen) for one in (ids, (source,)))
+        multi, single = (_residuals(testbed, one) for one in (plane, line))
+        both = choose(testbed.models, f"{by}={group}") & kept
+        both &= np.isfinite(single) & np.isfinite(multi)
+        return float(kendalltau(single[both], multi[both]).statistic), int(both.sum())
+
     found = []
     for target in ood:
-        plane = testbed.fit(adhoc(tuple(own_id.values()), target), bootstrap=0, **options)
-        multi = testbed.judge(plane).effective
         for group, source in own_id.items():
-            rows = choose(testbed.models, f"{by}={group}")
-            line = testbed.fit(adhoc((source,), target), bootstrap=0, **options)
-            single = testbed.judge(line).effective
-            both = rows & np.isfinite(single) & np.isfinite(multi)
-            tau = float(kendalltau(single[both], multi[both]).statistic)
-            found.append((target, group, source, tau, int(both.sum())))
-    schema = ["ood", "group", "id", "tau", "n"]
+            everyone = np.ones(len(testbed.models), dtype=bool)
+            value, n = tau(group, source, target, everyone)
+            units = _units(testbed, choose(testbed.models, f"{by}={group}"))
+            low, high = _jackknife(
+                value, [tau(group, source, target, ~unit)[0] for unit in units], level
+            )
+            found.append((target, group, source, value, n, low, high, len(units)))
+    schema = ["ood", "group", "id", "tau", "n", "low", "high", "families"]
     return pl.DataFrame(found, schema=schema, orient="row").with_columns(
-        pl.col("tau").fill_nan(None)
+        pl.col(pl.Float64).fill_nan(None)
     )
+
+
+def _residuals(testbed: Testbed, baseline: Baseline) -> NDArray[np.float64]:
+    """ρ of every model, without intervals."""
+    x = np.column_stack([testbed.accuracy(one) for one in baseline.id_settings])
+    return testbed.accuracy(baseline.ood_setting) - baseline.predict(x)
+
+
+def _units(testbed: Testbed, rows: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+    """What a jackknife leaves out: each family of these models, or each of them."""
+    names = testbed.families or [None] * len(rows)
+    of = np.array([f"\0{i}" if f is None else f for i, f in enumerate(names)], dtype=object)
+    units = [rows & (of == name) for name in dict.fromkeys(of[rows])]
+    single = [np.arange(len(rows)) == i for i in np.flatnonzero(rows)]
+    return units if len(units) >= ENOUGH else single
+
+
+def _jackknife(value: float, without: Sequence[float], level: float) -> tuple[float, float]:
+    """tanh(artanh τ ± t·√((F−1)/F Σ (artanh τ₍₎ − artanh τ)²)), F − 1 degrees of freedom."""
+    count = len(without)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        centre, moved = np.arctanh(value), np.arctanh(np.asarray(without))
+        spread = float(np.sqrt((count - 1) / count * ((moved - centre) ** 2).sum()))
+    half = float(stdtrit(max(count - 1, 1), 0.5 + level / 2)) * spread
+    return float(np.tanh(centre - half)), float(np.tanh(centre + half))
 
 
 def without_mixed(

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.difference import Difference, difference
-from shiftbed.analysis.intervals import benjamini_hochberg
+from shiftbed.analysis.intervals import benjamini_hochberg, off_boundary
+from shiftbed.analysis.means import Errors
 from shiftbed.analysis.modelled import Modelled
-from shiftbed.analysis.noise import ImageNoise, Paired, image_covariance
-from shiftbed.analysis.robustness import Robustness, effective_robustness
+from shiftbed.analysis.noise import ImageNoise, Paired, image_covariance, joint_noise
+from shiftbed.analysis.robustness import Robustness, effective_robustness, find_fitted
 from shiftbed.analysis.scatter import line_tails
 from shiftbed.errors import InputError
 
@@ -119,6 +121,51 @@ def judge(
     return Robustness(**merged)
 
 
+def errors_of(testbed: "Testbed", baseline: Baseline, rows: NDArray[np.int64]) -> Errors | None:
+    """How the errors of ρ of these models vary together; None if a size is not known."""
+    x, y, n_id, n_ood = arrays(testbed, baseline)
+    if min(n_id[rows].min(), n_ood[rows].min()) <= 0:
+        return None
+    position, known = positions(testbed, baseline), known_answers(testbed, baseline)
+    apart = on_own_images(testbed, baseline, position, ())
+    like = like_fitted(testbed, position) & ~apart
+    every = np.arange(len(y))
+    images: ImageNoise | None = modelled_noise(testbed, baseline, position)
+    if known[rows].all() and known[position >= 0].all() and not apart[rows].any():
+        every = np.flatnonzero(known & ~apart)
+        images, like = paired_noise(testbed, baseline, every), np.ones(len(y), bool)
+    if images is None:
+        return None
+    at = np.searchsorted(every, rows)
+    inner = off_boundary(x, n_id)[every], off_boundary(y, n_ood)[every]
+    matrix, fit = np.zeros((2, len(rows), len(rows)))
+    corrected, served = np.zeros(len(rows)), baseline.line_of(x[rows])
+    for i, line in enumerate(baseline.lines):
+        here = np.flatnonzero(served == i)
+        if not len(here):
+            continue
+        shares = like[rows[here]]
+        noise = joint_noise(
+            line,
+            baseline.scale,
+            *inner,
+            at[here],
+            find_fitted(line, position[every]),
+            images,
+            shares=shares,
+            carries=shares | apart[rows[here]],
+        )
+        block = np.ix_(here, here)
+        matrix[block] = noise.matrix(images, at[here])
+        fit[block] = noise.reach @ noise.fit_covariance @ noise.reach.T
+        design = np.column_stack([np.ones(len(here)), baseline.scale.forward(inner[0][at[here]])])
+        corrected[here] = y[rows[here]] - baseline.scale.inverse(design @ noise.coefficients)
+    joint = "paired" if isinstance(images, Paired) else "modelled"
+    kind = joint if like[rows].all() else "independent"
+    dof = float(min(line.covariance_dof for line in baseline.lines))
+    return Errors(matrix=matrix, fit=fit, corrected=corrected, dof=dof, interval=kind)
+
+
 def difference_of(
     testbed: "Testbed",
     baseline: Baseline,
@@ -172,7 +219,7 @@ def robustness_table(
     models, parts = testbed.models, []
     for one in baselines:
         placed = judge(testbed, one, level=level, own_images=own_images)
-        parts.append(_columns(testbed, one, placed))
+        parts.append(_columns(testbed, one, placed, level))
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     there = np.isfinite(joined["effective"])
     row = np.tile(np.arange(len(models)), len(parts))[there]
@@ -203,7 +250,42 @@ def robustness_table(
     return pl.DataFrame({**about, **numbers, **lines, "flags": texts}, nan_to_null=True)
 
 
-def _columns(testbed: "Testbed", baseline: Baseline, placed: Robustness) -> dict[str, NDArray[Any]]:
+def _relative_interval(
+    testbed: "Testbed", baseline: Baseline, relative: Floats, level: float
+) -> dict[str, Floats]:
+    """τ ± z √(Var y + Var y₀ − 2 Cov(y, y₀)): a model and its parent on the same OOD images."""
+    low, high = np.full((2, len(relative)), np.nan)
+    x, y, n_id, n_ood = arrays(testbed, baseline)
+    child = np.flatnonzero(np.isfinite(relative))
+    parent = testbed.parent_rows[child]
+    child = child[(n_ood[child] > 0) & (n_ood[parent] > 0)]
+    parent = testbed.parent_rows[child]
+    if len(child):
+        n = n_ood.astype(np.float64)
+        noise = Modelled.of(x, y, n_id.astype(np.float64), n)
+        alike = (testbed.kinds[child] == testbed.kinds[parent]) | np.isin(
+            testbed.kinds[child], LIKE
+        )
+        alike &= n[child] == n[parent]
+        at = x.shape[1]
+        together = np.where(alike, noise.between(at, child, parent), 0.0)
+        results = testbed.results.get(baseline.ood_setting)
+        if results is not None:
+            known = results.known[child] & results.known[parent]
+            right = results.right
+            both = [float((right[a] & right[b]).mean()) for a, b in zip(child, parent, strict=True)]
+            exact = (np.array(both) - y[child] * y[parent]) / max(right.shape[1] - 1, 1)
+            together = np.where(known, exact, together)
+        own = noise.spread[:, at] ** 2
+        spread = np.sqrt(np.maximum(own[child] + own[parent] - 2.0 * together, 0.0))
+        half = float(ndtri(0.5 + level / 2)) * spread
+        low[child], high[child] = relative[child] - half, relative[child] + half
+    return {"relative_low": low, "relative_high": high}
+
+
+def _columns(
+    testbed: "Testbed", baseline: Baseline, placed: Robustness, level: float
+) -> dict[str, NDArray[Any]]:
     source, target = baseline.id_settings[0], baseline.ood_setting
     y, parents = testbed.accuracy(target), testbed.parent_rows
     relative = np.where(parents >= 0, y - y[np.maximum(parents, 0)], np.nan)
@@ -219,6 +301,7 @@ def _columns(testbed: "Testbed", baseline: Baseline, placed: Robustness) -> dict
         "n_ood": testbed.size(target),
         **placed.columns(),
         "relative": relative,
+        **_relative_interval(testbed, baseline, relative, level),
         "few": few,
     }
 
