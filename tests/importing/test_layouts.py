@@ -44,8 +44,9 @@ def test_numeric_columns_that_describe_models(write):
 
 
 def test_undeclared_numeric_columns_are_settings(write, refused):
-    path = write("a.csv", "model,depth,val\nx,50,0.5\n")
-    refused(path, "line 2", "'depth'", "'50'", "--info")
+    path = write("a.csv", "model,norm,val\nx,50.5,0.5\n")
+    refused(path, "'val'", "50.5 in setting 'norm'", "--info")
+    assert import_results([path], info=["norm"]).settings == ("val",)
 
 
 def test_image_size_and_crop_belong_to_the_name(write):
@@ -61,15 +62,16 @@ def test_image_size_and_crop_belong_to_the_name(write):
     [
         ("setup,val\nx,0.5\n", ["no column 'model'", "'setup'"]),
         ("model,val\nx,0.5\n,0.6\n", ["line 3", "'model'", "missing"]),
-        ("model,val\nx,0.5\ny,76.1\n", ["line 3", "'val'", "'76.1'", "--unit percent"]),
+        ("model,val\nx,0.5\ny,76.1\n", ["line 2: 0.5", "'val'", "76.1", "--unit val=percent"]),
+        ("model,val\nx,0.5\ny,0.6\nz,1.2\n", ["line 4", "'val'", "'1.2'", "--unit percent"]),
         ("model,val\nx,-0.5\n", ["line 2", "'val'", "'-0.5'"]),
-        ("model,val\nx,0.5\ny,nan\n", ["line 3", "'val'", "'nan'", "leave the cell empty"]),
+        ("model,val\nx,0.5\ny,nan\n", ["line 3", "'y'", "no value at all"]),
         ("model,val\nx,inf\n", ["line 2", "'val'", "'inf'"]),
-        ("model,val\nx,0.5\ny,n/a\n", ["line 3", "'n/a'", "leave the cell empty"]),
+        ("model,val\nx,0.5\ny,tbd\n", ["line 3", "'tbd'", "not a number"]),
         ("model,val\nx,76.1%\ny,70\n", ["line 2", "'76.1%'", "--unit percent"]),
         ("model,val\nx,0.5\nx,0.6\n", ["line 3", "'x'", "'val'", "line 2"]),
         ("model,kind\nx,standard\n", ["no column holds numbers"]),
-        ("model,val,n\nx,0.5,100\n", ["column 'n'", "'n:SETTING'"]),
+        ("model,val,v2,n\nx,0.5,0.4,100\n", ["column 'n'", "'n:SETTING'"]),
         ("model,val,n:vall\nx,0.5,100\n", ["'vall'", "did you mean 'val'"]),
         ("model,val,n:val\nx,0.5,1e4\n", ["line 2", "'n:val'", "'1e4'", "whole number"]),
         ("model,in_fit_set,val\nx,perhaps,0.5\n", ["line 2", "'in_fit_set'", "'perhaps'"]),
@@ -140,7 +142,7 @@ def test_scores_of_a_testbed_come_back(write, tmp_path):
         ("model,setting,value\n,val,0.5\n", ["line 2", "'model'", "missing"]),
         ("model,setting,value\na,,0.5\n", ["line 2", "'setting'", "missing"]),
         ("setup,setting,value\na,val,0.5\n", ["no column 'model'"]),
-        ("model,setting,value\na,val,50\n", ["line 2", "'value'", "'50'", "--unit percent"]),
+        ("model,setting,value\na,val,-5\n", ["line 2", "'value'", "'-5'"]),
         ("model,setting,value\na,val,x\n", ["line 2", "'value'", "'x'"]),
         ("model,setting,value\na,val,\n", ["no row has a value"]),
         ("model,setting,value,n\na,val,0.5,x\n", ["line 2", "'n'", "'x'"]),

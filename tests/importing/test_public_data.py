@@ -107,10 +107,10 @@ def test_204_models(figures):
     assert import_results([path], unit="percent", sizes=known).usual_size("val") == 50_000
 
 
-def test_percentages_of_447_models_need_saying_so(figures, refused):
+def test_probes_among_the_percentages_of_447_models(figures, refused):
     path = figures / "robustnets_2022.csv"
-    refused(path, "line 2", "'cifar10_acc'", "'88.42'", "--unit percent")
+    refused(path, "'high_freq_fracs_within'", "in setting 'cifar10_acc'", "--ignore")
     probes = [c for c in pl.read_csv(path).columns if c.startswith(("jac", "high", "consistent"))]
-    bed = import_results([path], unit="percent", ignore=probes)
+    bed = import_results([path], ignore=probes)
     assert bed.value.shape == (447, 18)
     assert bed.models["sparsity"].dtype == pl.Float64

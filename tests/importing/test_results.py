@@ -176,5 +176,5 @@ def test_frames_are_imported_as_files_are(write, tmp_path):
         InputError, match=r"^frame 1, row 2, column 'val': '-1.0' is not a fraction"
     ):
         import_results(frame.with_columns(val=pl.Series([0.5, -1.0, 0.5])))
-    with pytest.raises(InputError, match="frame 1, column 'val': holds List"):
+    with pytest.raises(InputError, match="frame 1: no column holds numbers"):
         import_results([pl.DataFrame({"model": ["a"], "val": [[0.5]]})])

@@ -33,6 +33,33 @@ def test_one_object(write):
     assert bed.value.tolist() == [[0.5]]
 
 
+def test_an_object_of_objects_is_a_row_per_key(write):
+    text = json.dumps({"a": {"val": 0.5, "v2": 0.4}, "b": {"val": 0.6, "v2": 0.5}})
+    bed = import_results([write("a.json", text)])
+    assert bed.model_names == ["a", "b"]
+    assert bed.value.tolist() == [[0.5, 0.4], [0.6, 0.5]]
+
+
+def test_an_object_of_lists_is_a_column_per_key(write, refused):
+    bed = import_results([write("a.json", '{"model": ["a", "b"], "val": [0.5, 0.6]}')])
+    assert bed.accuracy("val").tolist() == [0.5, 0.6]
+    refused(write("b.json", '{"model": ["a", "b"], "val": [0.5]}'), "different lengths")
+
+
+def test_rows_under_a_key(write):
+    bed = import_results([write("a.json", json.dumps({"date": "today", "results": ROWS}))])
+    assert bed.settings == ("val", "v2")
+
+
+def test_nested_objects_become_columns_and_lists_are_left_out(write):
+    row = {"model": "a", "metadata": {"lr": 0.1, "optimiser": {"name": "sgd"}, "layers": [1, 2]}}
+    bed = import_results([write("a.jsonl", json.dumps(row | {"results": {"val": 0.5}}))])
+    assert bed.settings == ("val",)
+    assert bed.models["metadata.lr"].to_list() == [0.1]
+    assert bed.models["metadata.optimiser.name"].to_list() == ["sgd"]
+    assert "left out: metadata.layers (a list)" in bed.notes[0]
+
+
 def test_numbers_may_be_text_and_names_numbers(write):
     bed = import_results([write("a.jsonl", '{"model": 18, "val": "0.5", "in_fit_set": true}')])
     assert bed.model_names == ["18"]
@@ -46,10 +73,10 @@ def test_numbers_may_be_text_and_names_numbers(write):
         ('{"model": "a", "val": 0.5}\n\n{"model": "b"\n', ["line 3", "not JSON"]),
         ('{"model": "a", "val": 0.5}\n[1, 2]\n', ["line 2", "object"]),
         ('{"model": "a", "val": 0.5, "val": 0.6}\n', ["line 1", "'val'", "twice"]),
-        ('{"model": "a", "val": [0.5]}\n', ["line 1", "'val'", "list"]),
-        ('{"model": "a", "val": {"x": 0.5}}\n', ["line 1", "'val'", "object"]),
-        ('{"model": "a", "val": NaN}\n', ["line 1", "'val'", "'NaN'", "leave the cell empty"]),
-        ('{"model": "a", "val": 76.1}\n', ["line 1", "'val'", "'76.1'", "percent"]),
+        ('{"model": "a", "val": [0.5]}\n', ["no column holds numbers"]),
+        ('{"model": "a", "val": {"x": 0.5, "x": 1}}\n', ["line 1", "'val.x'", "twice"]),
+        ('{"model": "a", "val": NaN}\n', ["no column holds numbers"]),
+        ('{"model": "a", "val": 176.1}\n', ["line 1", "'val'", "'176.1'", "percent"]),
         ('{"model": "a", "val": true}\n', ["no column holds numbers"]),
         ('{"model": "a\\ud800", "val": 0.5}\n', ["'model'", "not Unicode"]),
         ("[" * 100_000, ["line 1"]),

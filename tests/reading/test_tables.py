@@ -2,6 +2,7 @@ import gzip
 import os
 import zipfile
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -45,15 +46,25 @@ def test_parquet_floats_keep_every_digit(tmp_path):
     [
         (FRAME.drop("model"), ["no column 'model'", "'val'", "'v2'"]),
         (FRAME.clear(), ["no row"]),
-        (FRAME.with_columns(pl.col("val") * 100), ["row 1", "'val'", "'75.0'", "percent"]),
-        (FRAME.with_columns(val=float("nan")), ["row 1", "'val'", "'NaN'"]),
-        (FRAME.with_columns(extra=pl.Series([[1], [2]])), ["'extra'", "List"]),
-        (FRAME.with_columns(extra=pl.Series([b"x", b"y"])), ["'extra'", "Binary"]),
+        (FRAME.with_columns(pl.col("val") * 100), ["row 1 has 75", "'val'", "--unit v2=fraction"]),
+        (FRAME.with_columns(val=float("inf")), ["row 1", "'val'", "'inf'"]),
     ],
 )
 def test_parquet_that_is_refused(tmp_path, refused, frame, words):
     frame.write_parquet(tmp_path / "a.parquet")
     refused(tmp_path / "a.parquet", *words)
+
+
+def test_parquet_with_missing_values_lists_and_structs(tmp_path):
+    about = pl.Series([{"lr": 0.1}, {"lr": 0.2}])
+    frame = FRAME.with_columns(val=pl.Series([0.75, float("nan")]), tags=pl.Series([[1], [2]]))
+    frame.with_columns(hash=pl.Series([b"x", b"y"]), about=about).write_parquet(tmp_path / "a")
+    bed = import_results([tmp_path / "a"])
+    assert bed.settings == ("val", "v2")
+    assert bed.models["about.lr"].to_list() == [0.1, 0.2]
+    assert np.isnan(bed.value[1, 0])
+    assert "left out: tags, hash (a list)" in bed.notes[0]
+    assert "1 cell with nan" in bed.notes[1]
 
 
 def test_damaged_parquet(tmp_path, refused, capfd):

@@ -17,6 +17,7 @@ from shiftbed.importing.models import (
 )
 from shiftbed.importing.parts import LINE, FileResults, listing, of_file, place
 from shiftbed.importing.predictions import Predictions
+from shiftbed.importing.sizes import RecoveredSize, recover_size
 from shiftbed.reading.tables import LIMIT
 from shiftbed.records import ImageResults, Shift
 from shiftbed.testbed import Testbed, published
@@ -30,6 +31,7 @@ def assemble(
     *,
     about: Sequence[FileResults] = (),
     like: Testbed | None = None,
+    level: float = 0.95,
     name: str,
     sizes: Mapping[str, int],
     shifts: Sequence[Shift],
@@ -43,10 +45,13 @@ def assemble(
     ``about`` says more of models and has no values. Sizes, shifts, the fit set and what the
     settings are come from the testbed ``like``, where neither the files nor the caller say it.
     """
-    cells = pl.concat(
-        _sized(part, sizes, like).with_columns(of_file(i)) for i, part in enumerate(parts)
-    )
     notes = [note for part in parts for note in part.notes]
+    sized = []
+    for i, part in enumerate(parts):
+        frame, more = _sized(part, sizes, like, level)
+        sized.append(frame.with_columns(of_file(i)))
+        notes += more
+    cells = pl.concat(sized)
     tested = cells["model"].unique()
     for part in about:
         notes.append(metadata_note(part, tested))
@@ -96,9 +101,11 @@ def _shared(like: Testbed, settings: Sequence[str]) -> str:
 # --- cells -----------------------------------------------------------------------------------
 
 
-def _sized(part: FileResults, sizes: Mapping[str, int], like: Testbed | None) -> pl.DataFrame:
+def _sized(
+    part: FileResults, sizes: Mapping[str, int], like: Testbed | None, level: float
+) -> tuple[pl.DataFrame, list[str]]:
     """Cells with sizes: the file's own, which the caller's must not contradict, else the caller's,
-    else those known of the settings."""
+    else what the file's intervals give, else those known of the settings; and notes."""
     cells = part.cells.with_columns(pl.col("setting").replace(part.names))
     known: dict[str, int] = {}
     if like is not None:
@@ -106,7 +113,9 @@ def _sized(part: FileResults, sizes: Mapping[str, int], like: Testbed | None) ->
     if part.home is not None:
         home = published(part.home)
         known |= {part.renamed(s): home.usual_size(s) for s in home.settings}
-    known |= sizes
+    unsized = set(cells.filter(pl.col("n") == 0)["setting"].unique()) - set(sizes)
+    found, notes = _recovered(part, unsized, known, level)
+    known |= found | dict(sizes)
     names = pl.Series(list(known), dtype=pl.String)
     counts = pl.Series(list(known.values()), dtype=pl.Int64)
     wanted = pl.col("setting").replace_strict(names, counts, default=0, return_dtype=pl.Int64)
@@ -118,7 +127,48 @@ def _sized(part: FileResults, sizes: Mapping[str, int], like: Testbed | None) ->
             f"{part.path}, {part.word} {one[LINE]}: setting {shown(one['setting'])} has "
             f"{one['n']} images, not {sizes[one['setting']]}"
         )
-    return cells.with_columns(n=pl.when(pl.col("n") > 0).then("n").otherwise(wanted))
+    return cells.with_columns(n=pl.when(pl.col("n") > 0).then("n").otherwise(wanted)), notes
+
+
+def _recovered(
+    part: FileResults, settings: set[str], known: Mapping[str, int], level: float
+) -> tuple[dict[str, int], list[str]]:
+    """Sizes of settings from the intervals that a file prints, and what they rest on."""
+    found: dict[str, int] = {}
+    notes = []
+    bounds = [one.with_columns(pl.col("setting").replace(part.names)) for one in part.bounds]
+    every = [one for frame in bounds for one in frame.partition_by("setting", maintain_order=True)]
+    for frame in every:
+        setting = str(frame["setting"][0])
+        if setting not in settings:
+            continue
+        usual = known.get(setting, 0)
+        ends = [frame[c].to_numpy() for c in ("value", "low", "high")]
+        size = None
+        for unit in sorted({*frame["resolution"], *frame["coarser"]}):
+            if size is None or not size.methods:
+                size = recover_size(*ends, resolution=unit, level=level, known=usual) or size
+        if size is None:
+            notes.append(
+                f"{part.path}: {setting}: its intervals are no {100 * level:g} % intervals of one "
+                "number of images, so n is not taken from them"
+            )
+            continue
+        found[setting] = size.n
+        notes.append(f"{part.path}: {setting}: {_how(size, level)}{_against(size, usual)}")
+    return found, notes
+
+
+def _how(size: RecoveredSize, level: float) -> str:
+    kinds = " or ".join(size.methods) if size.methods else "about"
+    span = "" if size.least == size.most else f", from {size.least:,} to {size.most:,}"
+    return f"n = {size.n:,} by its {100 * level:g} % intervals ({kinds}{span})"
+
+
+def _against(size: RecoveredSize, usual: int) -> str:
+    if not usual or size.least <= usual <= size.most:
+        return ""
+    return f", although the test set of that name has {usual:,}"
 
 
 def _arrays(

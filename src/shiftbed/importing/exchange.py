@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
-from shiftbed.importing.layouts import first, reals, required, wholes
+from shiftbed.importing.cells import first, reals, required, wholes
 from shiftbed.importing.predictions import ONE, Predictions, parse_predictions
 from shiftbed.reading.tables import TextTable, decode, read_bytes, read_delimited
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top

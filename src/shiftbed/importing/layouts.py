@@ -1,198 +1,280 @@
-"""Tables people make: wide, a row per model, and long, a row per model and setting.
+"""Tables people make: wide, a row per model, and long, a row per model and setting."""
 
-Cells become numbers here, with complaints that name the cell.
-"""
-
-import re
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import polars as pl
 
+from shiftbed.display import counted
 from shiftbed.errors import InputError, shown, unknown
-from shiftbed.importing.parts import NUMBER, FileResults, cells_of, models_of
-from shiftbed.importing.units import Unit, Units
+from shiftbed.importing.cells import (
+    accuracies,
+    bounds_of,
+    first,
+    mostly_numeric,
+    numbers,
+    pointed,
+    required,
+    truths,
+    wholes,
+)
+from shiftbed.importing.columns import (
+    ROLES,
+    Columns,
+    beside,
+    is_metadata,
+    is_other_metric,
+    is_setting,
+    leaf,
+    plain,
+)
+from shiftbed.importing.identity import Identity, identify
+from shiftbed.importing.parts import FileResults, cells_of, listing, models_of
+from shiftbed.importing.units import Units, guess_unit
 from shiftbed.reading.tables import TextTable
 
-MOST = 2**31 - 1
-"""The largest test-set size a testbed file can hold."""
-_COMMA = r"^([+-]?[0-9]*),([0-9]+)$"
-_NOT_FINITE = r"^(?i:[+-]?(?:nan|inf|infinity))$"
-_PERCENT = r"^[+-]?[0-9.,]*[0-9] *%$"
-_MISSING = r"^(?i:[+-]?nan|na|n/a|null|none|-+|\?|[+-]?inf|[+-]?infinity)$"
-_WHOLE = r"^\+?[0-9]+(?:\.0)?$"
-_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_SIGN = r" *%$"
-INFO = (
-    *("param_count", "img_size", "crop_pct", "gflops"),  # columns of the published testbeds
-    *("sparsity", "step", "epoch", "seed"),
-)
-"""Numeric columns that describe a model, not its accuracy."""
 _RESERVED = ("setting", "value", "n", "right")
 """Names that testbed files give to other columns than the model's."""
-_ACCURACY = ("accuracy", "top1", "top-1", "top-1 accuracy")
-_INTERVAL = ("low", "high")  # of Testbed.scores(): they follow from value and n
+_CHOSEN = ("value", "accuracy", "correct")
+"""Columns of values of which only one may be there."""
+_OTHER = "other metrics"
+_DIFFERS = "not the same in all rows of a model"
 
 
-def read_wide(table: TextTable, units: Units, info: Collection[str]) -> FileResults:
-    """A row per model; every numeric column is a setting, ``n:SETTING`` holds its sizes.
+@dataclass(frozen=True, kw_only=True)
+class _Left:
+    """A column that is not read, and why."""
 
-    The model is in ``model`` (or ``name``). Where there are also ``img_size`` and ``crop_pct``,
-    they belong to its name, as in the published timm testbed. Text describes the model, and so do
-    numeric columns that are named in ``info`` or in ``INFO``.
+    column: str
+    why: str
+
+
+def read_wide(table: TextTable, units: Units, columns: Columns) -> FileResults:
+    """A row per model; a column per setting, and ``n:SETTING`` or ``SETTING_n`` for its sizes.
+
+    A column of numbers is a setting unless its name says that it describes the model (``lr``) or
+    measures something else (``acc5``), or its numbers cannot be accuracies. Text describes the
+    model. A table with one column of values, called ``acc1`` or the like, is named by its file.
     """
-    key = table.need("model", "name")
-    described, rest = _described(table, key, info)
-    settings: list[str] = []
-    sizes: dict[str, pl.Series] = {}
+    identity = identify(table, columns)
+    described, rest = _described(table, columns, identity)
+    lone = next((c for c in rest if c.lower() == "n"), None)
+    own, left = _wide_settings(table, columns, [c for c in rest if c != lone])
+    belongs = beside(table, own)
+    attached = {column for some in belongs.values() for column in some.values()}
+    settings = {c: name for c, name in own.items() if c not in attached}
+    _check_sizes(table, settings, rest, attached)
+    if lone is not None:
+        if len(settings) != 1:
+            raise InputError(f"{table.path}, column 'n': of which setting? Call it 'n:SETTING'")
+        belongs.setdefault("n", {}).setdefault(next(iter(settings)), lone)
+        attached.add(lone)
     for column in rest:
-        if column.lower().startswith("n:"):
-            sizes[column[2:].strip()] = wholes(table, column)
-        elif looks_numeric(table, column):
-            settings.append(column)
-        else:
-            described |= _text(table, column)
+        if column in settings or column in attached or any(one.column == column for one in left):
+            continue
+        described |= _text(table, column)
     if not settings:
-        raise InputError(f"{table.path}: no column holds numbers, so there is no setting")
-    if "n" in settings:
-        raise InputError(f"{table.path}, column 'n': of which setting? Call it 'n:SETTING'")
-    for setting in sizes:
-        if setting not in settings:
-            what = f"setting of column {'n:' + setting!r} in {table.path}:"
-            raise unknown(what, setting, settings)
-    models = keyed(table, key)
-    if _image_columns(table):
-        described.setdefault("name", table.frame[key])
+        raise InputError(
+            f"{table.path}: no column holds numbers that could be accuracies, so there is no "
+            "setting; columns={'setting': …} (--column setting=COLUMN) says which ones are"
+        )
+    if len(set(settings.values())) < len(settings):
+        raise InputError(f"{table.path}: two settings are called {_twice(settings.values())}")
+    models = identity.models
+    unit = guess_unit(
+        units, table.path, ((s, numbers(table, c, signed=False)) for c, s in settings.items())
+    )
     hint = "; if the column describes the models, say so with info (--info)"
-    cells = []
-    for setting in settings:
-        value, divided = accuracies(table, setting, units, models, setting, hint)
-        cells.append(cells_of(table, models, setting, value, sizes.get(setting), divided))
+    cells, bounds = [], []
+    for column, setting in settings.items():
+        value, divided = accuracies(table, column, unit, models, setting, hint)
+        size = belongs.get("n", {}).get(column)
+        n = None if size is None else wholes(table, size)
+        cells.append(cells_of(table, models, setting, value, n, divided))
+        ends = [belongs.get(role, {}).get(column) for role in ("low", "high", "interval")]
+        bounds += bounds_of(table, setting, value, n, column, *ends)
     return FileResults(
         path=table.path,
         word=table.word,
         cells=pl.concat(cells),
         models=models_of(table, models, described),
-        numeric=_numeric(described, info),
+        numeric=_numeric(table, described),
+        bounds=tuple(bounds),
+        notes=(_note(table, identity, {}, unit.words, list(settings.values()), described, left),),
     )
 
 
-def read_long(table: TextTable, units: Units, info: Collection[str]) -> FileResults:
-    """A row per model and setting: ``value`` or ``accuracy``, or ``correct`` out of ``n``.
-
-    ``n`` and ``metric`` may be given; a value whose metric is not accuracy is kept as it is. Any
-    other column describes the model and must not differ between its rows.
-    """
-    table = table.drop(_INTERVAL)
-    key, setting = table.need("model", "name"), table.need("setting")
-    given = [table.find(name) for name in ("value", "accuracy", "correct")]
-    columns = [column for column in given if column is not None]
-    if len(columns) != 1:
-        what = " and ".join(shown(c) for c in columns) or "none of 'value', 'accuracy', 'correct'"
-        raise InputError(
-            f"{table.path}: expected one column of values, got {what}; leave out others with "
-            "ignore (--ignore)"
-        )
-    settings = required(table, setting, "setting")
-    size, metric = table.find("n"), table.find("metric")
-    metrics, plain = _metrics(table, settings, metric)
-    n = None if size is None else wholes(table, size)
-    models, divided = keyed(table, key), None
-    if given[2] is not None:
-        value = _counted(table, given[2], size)
-    else:
-        value, divided = accuracies(table, columns[0], units, models, settings, accuracy=plain)
-    described, rest = _described(table, key, info, setting, size, metric, *columns)
+def _wide_settings(
+    table: TextTable, columns: Columns, rest: Sequence[str]
+) -> tuple[dict[str, str], list[_Left]]:
+    """The columns of settings with the settings' names, and the columns that are no use."""
+    said = columns.told(table, "setting")
+    left = [_Left(column=c, why="a list") for c in table.lists]
+    found: list[str] = []
     for column in rest:
-        described |= _text(table, column)
+        if not mostly_numeric(table, column):
+            continue
+        if said:
+            if column in said:
+                found.append(column)
+        elif column in columns.settings or is_setting(column) or _sized_column(column):
+            found += [] if _sized_column(column) else [column]
+        elif is_other_metric(table, column):
+            left.append(_Left(column=column, why=_OTHER))
+        elif not is_metadata(table, column):
+            found.append(column)
+    if not said:
+        found = [c for c in found if c in columns.settings or not _out_of_range(table, c, found)]
+    short = {c: c for c in found}
+    nested = [c for c in found if c in table.nested]
+    if nested:
+        short |= _paths(table, nested)
+    if len(set(short.values())) < len(short):
+        short = {c: c for c in found}
+    generic = [c for c in found if leaf(table, c) in ROLES["value"] and not said]
+    if len(found) == 1 and generic and table.word != "row":
+        short = {found[0]: Path(table.path).stem}
+    return short, left
+
+
+def _sized_column(column: str) -> bool:
+    return column.lower().startswith("n:")
+
+
+def _out_of_range(table: TextTable, column: str, all_of: Sequence[str]) -> bool:
+    """Whether numbers cannot be accuracies: mostly outside 0 to 100, or whole numbers above 1 in a
+    table of fractions."""
+    if is_setting(column) or len(all_of) == 1:
+        return False
+    values = numbers(table, column).drop_nulls()
+    if not len(values):
+        return False
+    outside = ((values < 0.0) | (values > 100.0)).sum()
+    if 2 * int(outside) > len(values):
+        return True
+    whole = bool((values == values.round()).all()) and float(values.max() or 0.0) > 1.0  # type: ignore[arg-type]
+    others = [numbers(table, c).drop_nulls() for c in all_of if c != column]
+    fractional = [o for o in others if len(o) and float(o.max() or 0.0) <= 1.0]  # type: ignore[arg-type]
+    return whole and any(not (o == o.round()).all() for o in fractional)
+
+
+def _paths(table: TextTable, nested: Sequence[str]) -> dict[str, str]:
+    """Names of settings from inside objects: ``results.val`` and ``val.acc1`` are ``val``."""
+    parts = {c: c.split(".") for c in nested}
+    if all(len(one) > 1 and plain(one[-1]) in ROLES["value"] for one in parts.values()):
+        parts = {c: one[:-1] for c, one in parts.items()}
+    while all(len(one) > 1 for one in parts.values()) and len({p[0] for p in parts.values()}) == 1:
+        parts = {c: one[1:] for c, one in parts.items()}
+    return {c: ".".join(one) for c, one in parts.items()}
+
+
+def _check_sizes(
+    table: TextTable, settings: Mapping[str, str], rest: Sequence[str], attached: set[str]
+) -> None:
+    for column in rest:
+        if _sized_column(column) and column not in attached:
+            what = f"setting of column {column!r} in {table.path}:"
+            raise unknown(what, column[2:].strip(), settings)
+
+
+def _twice(names: Collection[str]) -> str:
+    every = list(names)
+    return shown(next(one for one in every if every.count(one) > 1))
+
+
+def read_long(table: TextTable, units: Units, columns: Columns) -> FileResults:
+    """A row per model and setting: an accuracy, or ``correct`` out of ``n``.
+
+    ``n``, an interval and ``metric`` may be given; a value whose metric is not accuracy is kept as
+    it is. Any other column describes the model, or is left out if it differs between its rows.
+    """
+    setting, metric = columns.need(table, "setting"), columns.find(table, "metric")
+    value_column, correct = _value_column(table, columns)
+    table, dropped = _one_metric(table, setting, metric)
+    identity = identify(table, columns, columns.every(table, "setting"))
+    assert identity.settings is not None
+    settings, models = identity.settings, identity.models
+    near = {role: next(iter(some.values())) for role, some in beside(table, [value_column]).items()}
+    size = columns.find(table, "n") or near.get("n")
+    metrics, accuracy = _metrics(table, settings, metric)
+    n = None if size is None else wholes(table, size)
+    divided, unit = None, units
+    if correct is not None:
+        value = _counted(table, correct, size)
+    else:
+        plain_values = numbers(table, value_column, signed=False)
+        if accuracy is not None:
+            plain_values = plain_values.set(~accuracy, None)
+        unit = guess_unit(units, table.path, _by_setting(settings, plain_values))
+        value, divided = accuracies(table, value_column, unit, models, settings, accuracy=accuracy)
+    ends = [columns.find(table, r) or near.get(r) for r in ("low", "high", "interval")]
+    used = {"value": value_column, "n": size, "metric": metric}
+    used |= dict(zip(("low", "high", "interval"), ends, strict=True))
+    described, rest = _described(table, columns, identity, *used.values(), *identity.setting)
+    left = [_Left(column=c, why="a list") for c in table.lists]
+    for column in rest:
+        number = mostly_numeric(table, column)
+        if number and (is_other_metric(table, column) or leaf(table, column) in ROLES["value"]):
+            left.append(_Left(column=column, why=_OTHER))
+        elif _varies(models, table.frame[column]):
+            left.append(_Left(column=column, why=_DIFFERS))
+        else:
+            described |= _text(table, column)
+    names = settings.unique(maintain_order=True).to_list()
+    shown_as = {role: column for role, column in used.items() if role in ("value", "n") and column}
     return FileResults(
         path=table.path,
         word=table.word,
         cells=cells_of(table, models, settings, value, n, divided),
         models=models_of(table, models, described),
-        numeric=_numeric(described, info),
+        numeric=_numeric(table, described),
         metrics=metrics,
+        bounds=tuple(bounds_of(table, settings, value, n, value_column, *ends)),
+        notes=(_note(table, identity, shown_as, unit.words, names, described, left), *dropped),
     )
 
 
-def read_models(table: TextTable) -> FileResults:
-    """A row per model without results: every other column describes the model."""
-    key = table.need("model", "name")
-    info = [column for column in table.frame.columns if column != key]
-    described, _ = _described(table, key, info)
-    if not described:
-        raise InputError(f"{table.path}: no column describes the models")
-    models = required(table, key, "model name")
-    nothing = cells_of(table, models, "", pl.Series([None]).new_from_index(0, len(models)))
-    return FileResults(
-        path=table.path,
-        word=table.word,
-        cells=nothing,
-        models=models_of(table, models, described),
-        numeric=frozenset(described) - {"kind", "in_fit_set", "parent"},
-    )
+def _value_column(table: TextTable, columns: Columns) -> tuple[str, str | None]:
+    """The column of values, and again if it counts right answers."""
+    said = [*columns.told(table, "value"), *columns.told(table, "correct")]
+    if not said:
+        chosen = [c for c in table.frame.columns if plain(c) in _CHOSEN and c not in columns.info]
+        guesses = [c for c in columns.every(table, "value") if mostly_numeric(table, c)]
+        guesses += columns.every(table, "correct")
+        said = chosen or guesses[:1] or columns.every(table, "value")[:1]
+    if len(said) != 1:
+        what = " and ".join(shown(c) for c in said) or "none of 'value', 'accuracy', 'correct'"
+        raise InputError(
+            f"{table.path}: expected one column of values, got {what}; say which it is with "
+            "columns={'value': …} (--column value=COLUMN), or leave out others (--ignore)"
+        )
+    counts = {*columns.told(table, "correct")}
+    if not columns.told(table, "value"):
+        counts |= set(columns.every(table, "correct"))
+    return said[0], said[0] if said[0] in counts else None
 
 
-def required(table: TextTable, column: str, what: str) -> pl.Series:
-    """A column that every row must fill."""
-    cells = table.frame[column]
-    row = first(cells.is_null())
-    if row is not None:
-        raise InputError(f"{table.where(row, column)}: the {what} is missing")
-    return cells
+def _one_metric(
+    table: TextTable, setting: str, metric: str | None
+) -> tuple[TextTable, tuple[str, ...]]:
+    """Only the rows of accuracies, where a setting has them beside other metrics."""
+    if metric is None:
+        return table, ()
+    names = table.frame[metric].fill_null("accuracy")
+    is_accuracy = names.map_elements(_is_accuracy, return_dtype=pl.Boolean)
+    both = pl.DataFrame({"setting": table.frame[setting], "accuracy": is_accuracy})
+    mixed = both.select(pl.col("accuracy").any().over("setting"))["accuracy"]
+    drop = mixed & ~is_accuracy
+    if not drop.any():
+        return table, ()
+    left = names.filter(drop).unique(maintain_order=True).to_list()
+    kept = replace(table, frame=table.frame.filter(~drop), lines=table.lines[(~drop).to_numpy()])
+    return kept, (f"{table.path}: of the metrics only accuracy is read, not {listing(left)}",)
 
 
-def keyed(table: TextTable, key: str) -> pl.Series:
-    """The models of the rows; image size and crop belong to the name where both are given."""
-    names = required(table, key, "model name")
-    columns = _image_columns(table)
-    if columns is None:
-        return names
-    size, crop = columns
-    required(table, size, "image size")
-    required(table, crop, "crop")
-    crops = reals(table, crop).map_elements(lambda v: f"{v:g}", return_dtype=pl.String)
-    return names + "@" + wholes(table, size, 1).cast(pl.String) + "-" + crops
-
-
-def _image_columns(table: TextTable) -> tuple[str, str] | None:
-    size, crop = table.find("img_size"), table.find("crop_pct", "cropt_pct")
-    return None if size is None or crop is None else (size, crop)
-
-
-def _described(
-    table: TextTable, key: str, info: Collection[str], *used: str | None
-) -> tuple[dict[str, pl.Series], list[str]]:
-    """Columns known to describe the model, by their names in the testbed, and the other columns."""
-    known: dict[str, pl.Series] = {}
-    kind, fit, parent = table.find("kind", "type"), table.find("in_fit_set"), table.find("parent")
-    if kind is not None:
-        known["kind"] = table.frame[kind]
-    if fit is not None:
-        known["in_fit_set"] = truths(table, fit)
-    if parent is not None:
-        known["parent"] = table.frame[parent]
-    done = {key, kind, fit, parent, *used}
-    rest = [c for c in table.frame.columns if c not in done]
-    for column in rest:
-        if column in info or column.lower() in INFO:
-            name = column if column in info else column.lower()
-            known |= _text(table, column, name)
-    return known, [c for c in rest if c not in info and c.lower() not in INFO]
-
-
-def _text(table: TextTable, column: str, name: str | None = None) -> dict[str, pl.Series]:
-    """A column as it goes into the models; nothing where it is empty."""
-    name = name or column
-    if name in _RESERVED or name == "model":
-        raise InputError(f"{table.path}: a column that describes models cannot be called {name!r}")
-    if table.frame[column].null_count() == len(table.frame):
-        return {}
-    return {name: pointed(table, column)}
-
-
-def _numeric(described: Mapping[str, pl.Series], info: Collection[str]) -> frozenset[str]:
-    return frozenset(name for name in described if name in info or name in INFO)
+def _is_accuracy(name: str) -> bool:
+    return plain(name) in ROLES["value"]
 
 
 def _metrics(
@@ -201,9 +283,9 @@ def _metrics(
     """What settings measure where it is not accuracy, and a mask of the rows that are accuracy."""
     if column is None:
         return {}, None
-    metric = table.frame[column].fill_null(_ACCURACY[0])
-    plain = metric.str.to_lowercase().is_in(_ACCURACY)
-    frame = pl.DataFrame({"setting": settings, "metric": metric.set(plain, _ACCURACY[0])})
+    metric = table.frame[column].fill_null("accuracy")
+    accuracy = metric.map_elements(_is_accuracy, return_dtype=pl.Boolean)
+    frame = pl.DataFrame({"setting": settings, "metric": metric.set(accuracy, "accuracy")})
     frame = frame.with_row_index().unique(["setting", "metric"], keep="first", maintain_order=True)
     twice = frame.filter(pl.col("setting").is_duplicated() & ~pl.col("setting").is_first_distinct())
     if len(twice):
@@ -211,8 +293,8 @@ def _metrics(
         raise InputError(
             f"{table.cell(row, column)} is a second metric of setting {shown(setting)}"
         )
-    other = frame.filter(pl.col("metric") != _ACCURACY[0])
-    return dict(zip(other["setting"], other["metric"], strict=True)), plain
+    other = frame.filter(pl.col("metric") != "accuracy")
+    return dict(zip(other["setting"], other["metric"], strict=True)), accuracy
 
 
 def _counted(table: TextTable, correct: str, size: str | None) -> pl.Series:
@@ -229,123 +311,115 @@ def _counted(table: TextTable, correct: str, size: str | None) -> pl.Series:
     return right / n
 
 
-# --- cells to numbers -----------------------------------------------------------------------------
+def _by_setting(settings: pl.Series, values: pl.Series) -> list[tuple[str, pl.Series]]:
+    frame = pl.DataFrame({"setting": settings, "value": values}).drop_nulls()
+    return [(part["setting"][0], part["value"]) for part in frame.partition_by("setting")]
 
 
-def looks_numeric(table: TextTable, column: str) -> bool:
-    """Whether any cell is a number or means to be one (0,5 or 76 % or NaN)."""
-    cells = table.frame[column]
-    pattern = "|".join((NUMBER, _COMMA, _NOT_FINITE, _PERCENT))
-    return bool(cells.str.contains(pattern).any())
+def _varies(models: pl.Series, cells: pl.Series) -> bool:
+    pairs = pl.DataFrame({"model": models, "cell": cells}).drop_nulls().unique()
+    return bool(pairs["model"].is_duplicated().any())
 
 
-def reals(table: TextTable, column: str, hint: str = "") -> pl.Series:
-    """Numbers of a column, null where a cell is empty; anything else is refused."""
-    cells, text = table.frame[column], pointed(table, column)
-    row = first(~text.str.contains(NUMBER))
-    if row is not None:
-        raise InputError(f"{table.cell(row, column)} is not a number{_why(cells[row], hint)}")
-    return text.cast(pl.Float64) + 0.0  # −0 becomes 0
+def read_models(table: TextTable, columns: Columns) -> FileResults:
+    """A row per model without results: every other column describes the model."""
+    key = columns.find(table, "model") or columns.need(table, "model")
+    models = required(table, key, "model name")
+    identity = Identity(models=models, columns=(key,))
+    described, rest = _described(table, columns, identity)
+    for column in rest:
+        described |= _text(table, column)
+    if not described:
+        raise InputError(f"{table.path}: no column describes the models")
+    nothing = pl.Series([None], dtype=pl.Float64).new_from_index(0, len(models))
+    return FileResults(
+        path=table.path,
+        word=table.word,
+        cells=cells_of(table, models, "", nothing),
+        models=models_of(table, models, described),
+        numeric=_numeric(table, described),
+    )
 
 
-def pointed(table: TextTable, column: str) -> pl.Series:
-    """The cells of a column, decimal commas turned into points where they are allowed."""
-    cells = table.frame[column]
-    return cells.str.replace(_COMMA, "${1}.${2}") if table.decimal_comma else cells
+# --- what describes models, and what was understood -----------------------------------------------
 
 
-def _why(value: str, hint: str) -> str:
-    if re.match(_MISSING, value):
-        return "; leave the cell empty where a model was not evaluated"
-    if value.endswith("%"):
-        return "; write % in every cell of the column, or nowhere and pass --unit percent"
-    if re.match(_COMMA, value):
-        return "; a decimal comma is read only where semicolons or tabs separate the columns"
-    return hint
+def _described(
+    table: TextTable, columns: Columns, identity: Identity, *used: str | None
+) -> tuple[dict[str, pl.Series], list[str]]:
+    """Columns known to describe the model, by their names in the testbed, and the other columns."""
+    known: dict[str, pl.Series] = {}
+    done = {*identity.columns, *used}
+    for role in ("kind", "in_fit_set", "parent"):
+        column = columns.find(table, role)
+        if column is None or column in done:
+            continue
+        known[role] = truths(table, column) if role == "in_fit_set" else table.frame[column]
+        done.add(column)
+    rest = []
+    for column in table.frame.columns:
+        if column in done:
+            continue
+        if column in columns.info:
+            known |= _text(table, column)
+        else:
+            rest.append(column)
+    for name, cells in identity.known.items():
+        if name not in table.frame.columns or name in done:
+            known[name] = cells
+    others = [c for c in identity.columns[1:] if c not in identity.known]
+    if "step" not in identity.known:
+        for column in others:
+            known |= _text(table, column)
+    return known, rest
 
 
-def accuracies(
+def _text(table: TextTable, column: str) -> dict[str, pl.Series]:
+    """A column as it goes into the models; nothing where it is empty."""
+    name = column.lower() if column.isidentifier() and is_metadata(table, column) else column
+    if name == "model":
+        name = "architecture"
+    if name in _RESERVED:
+        raise InputError(f"{table.path}: a column that describes models cannot be called {name!r}")
+    if table.frame[column].null_count() == len(table.frame):
+        return {}
+    return {name: pointed(table, column)}
+
+
+def _numeric(table: TextTable, described: Mapping[str, pl.Series]) -> frozenset[str]:
+    """The columns that hold nothing but numbers."""
+    whole = {name.lower(): name for name in table.frame.columns}
+    return frozenset(
+        name
+        for name in described
+        if name == "step"
+        or (whole.get(name.lower()) is not None and mostly_numeric(table, whole[name.lower()]))
+    ) - {"kind", "in_fit_set", "parent", "name"}
+
+
+def _note(
     table: TextTable,
-    column: str,
-    units: Units,
-    models: pl.Series,
-    setting: str | pl.Series,
-    hint: str = "",
-    accuracy: pl.Series | None = None,
-) -> tuple[pl.Series, pl.Series]:
-    """Accuracies as fractions, and which of them were divided by 100 by nothing but the rule.
-
-    A column in which every cell has a percent sign says itself what it is in.
-    """
-    cells = table.frame[column]
-    signed = cells.str.contains(_SIGN)
-    if signed.any() and signed.all():
-        table = replace(table, frame=table.frame.with_columns(cells.str.replace(_SIGN, "")))
-        return fractions(table, column, "percent", hint, accuracy), ~signed
-    if isinstance(setting, str):
-        setting = pl.Series([setting]).new_from_index(0, len(cells))
-    said = units.of(table.path, models, setting)
-    unit = said if units.rule is None else said.fill_null(units.rule)
-    divided = said.is_null() & (unit == "percent").fill_null(False)
-    if accuracy is not None:
-        divided &= accuracy
-    return fractions(table, column, unit, hint, accuracy), divided
-
-
-def fractions(
-    table: TextTable,
-    column: str,
-    unit: Unit | pl.Series | None,
-    hint: str = "",
-    accuracy: pl.Series | None = None,
-) -> pl.Series:
-    """Accuracies as fractions, null where a cell is empty; a value out of range is refused.
-
-    ``unit`` may differ from row to row. Where ``accuracy`` is false the value is of another kind
-    and only has to be finite.
-    """
-    values = reals(table, column, hint)
-    row = first(values.is_infinite())
-    if row is not None:
-        raise InputError(f"{table.cell(row, column)} is too large a number")
-    if not isinstance(unit, pl.Series):
-        unit = pl.Series([unit], dtype=pl.String).new_from_index(0, len(values))
-    top = unit.replace_strict({"percent": 100.0}, default=1.0, return_dtype=pl.Float64)
-    wrong = (values < 0.0) | (values > top)
-    row = first(wrong if accuracy is None else wrong & accuracy)
-    if row is None:
-        scaled = values / top  # by a scalar it would round twice
-        return scaled if accuracy is None else scaled.zip_with(accuracy, values)
-    where, value = table.cell(row, column), values[row]
-    if unit[row] == "percent":
-        raise InputError(f"{where} is not a percentage between 0 and 100{hint}")
-    if unit[row] is None and 1.0 < value <= 100.0:
-        hint = "; if the file is in percent, pass unit='percent' (--unit percent)" + hint
-    raise InputError(f"{where} is not a fraction between 0 and 1{hint}")
-
-
-def wholes(table: TextTable, column: str, least: int = 0) -> pl.Series:
-    """Whole numbers of a column, null where a cell is empty. 50,000 and 50.000 are refused."""
-    cells = table.frame[column]
-    numbers = cells.str.replace(r"\.0$", "").str.strip_prefix("+").cast(pl.Int64, strict=False)
-    good = cells.str.contains(_WHOLE) & numbers.is_between(least, MOST).fill_null(False)
-    row = first(cells.is_not_null() & ~good)
-    if row is not None:
-        raise InputError(f"{table.cell(row, column)} is not a whole number from {least} to {MOST}")
-    return numbers
-
-
-def truths(table: TextTable, column: str) -> pl.Series:
-    """Booleans of a column; every cell must be true or false (or yes, no, 1, 0)."""
-    cells = table.frame[column]
-    values = cells.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Boolean)
-    row = first(values.is_null())
-    if row is not None:
-        raise InputError(f"{table.cell(row, column)} is neither true nor false")
-    return values
-
-
-def first(mask: pl.Series) -> int | None:
-    """Row of the first true value."""
-    found = mask.fill_null(False).arg_true()
-    return int(found[0]) if len(found) else None
+    identity: Identity,
+    used: Mapping[str, str],
+    unit: str,
+    settings: Sequence[str],
+    described: Mapping[str, pl.Series],
+    left: Sequence[_Left],
+) -> str:
+    """How a table was understood, in one line."""
+    roles = {"model": identity.columns, "setting": identity.setting}
+    roles |= {role: (column,) for role, column in used.items()}
+    where = ", ".join(
+        f"{role} from {' and '.join(map(shown, some))}"
+        for role, some in roles.items()
+        if some and tuple(map(plain, some)) != (role,)
+    )
+    parts = [where] if where else []
+    parts.append(f"{counted(len(settings), 'setting')}{unit}: {listing(settings)}")
+    if "step" in described and "run" in described:
+        parts.append(f"{counted(described['run'].n_unique(), 'run')} with steps")
+    if described:
+        parts.append(f"metadata: {listing(described)}")
+    for why in dict.fromkeys(one.why for one in left):
+        parts.append(f"left out: {listing(o.column for o in left if o.why == why)} ({why})")
+    return f"{table.path}: " + "; ".join(parts)

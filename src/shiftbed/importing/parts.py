@@ -38,6 +38,9 @@ class FileResults:
     names: Mapping[str, str] = field(default_factory=dict)
     """What settings of the file are called in the testbed, where it is not the same."""
     results: Predictions | None = None
+    bounds: tuple[pl.DataFrame, ...] = ()
+    """setting, value, low, high: intervals as printed, from which n may follow; resolution and
+    coarser: a unit of the last digit of the intervals, and of the values."""
     notes: tuple[str, ...] = ()
     """How the file was understood."""
 

@@ -8,10 +8,13 @@ from typing import Any, cast, get_args
 import numpy as np
 import polars as pl
 
+from shiftbed.analysis.intervals import check_level
 from shiftbed.display import Result, Table, counted
 from shiftbed.errors import InputError, unknown
 from shiftbed.importing.assemble import assemble
-from shiftbed.importing.layouts import MOST, read_long, read_models, read_wide
+from shiftbed.importing.cells import MOST, unevaluated
+from shiftbed.importing.columns import Columns
+from shiftbed.importing.layouts import read_long, read_models, read_wide
 from shiftbed.importing.merge_settings import file_keys, name_settings, unite
 from shiftbed.importing.parts import FileResults, of_predictions
 from shiftbed.importing.predictions import Predictions, parse_predictions
@@ -23,7 +26,6 @@ from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, is_testbed, open_testbed, write_testbed
 from shiftbed.testbed.select import Choice
 
-ROLES = ("model", "setting", "value", "n")
 LAYOUTS = ("wide", "long", "timm", "open_clip", "predictions")
 
 
@@ -37,6 +39,7 @@ def import_results(
     columns: "Mapping[str, str | Sequence[str]] | None" = None,
     models: "str | Path | pl.DataFrame | Sequence[str | Path | pl.DataFrame]" = (),
     like: "str | Path | Testbed | PredictionStore | None" = None,
+    level: float = 0.95,
     sizes: Mapping[str, int] | None = None,
     setting_names: Mapping[str, str] | None = None,
     shifts: Sequence[Shift] = (),
@@ -76,16 +79,20 @@ def import_results(
         else _read(str(one), layout)
         for number, one in enumerate(listed, 1)
     ]
-    found = _named(found, columns or {})
     tables = [one for one in found if isinstance(one, TextTable)]
-    _check_used("column", [*info, *ignore], {c for one in tables for c in one.frame.columns})
+    mentioned = {*setting_names, *sizes, *(units or {})} | {
+        one for shift in shifts for one in (*shift.source, shift.target)
+    }
+    chosen = Columns.of(columns or {}, info, mentioned)
+    wanted = [*info, *ignore, *(c for some in chosen.said.values() for c in some)]
+    _check_used("column", wanted, {c for t in tables for c in (*t.frame.columns, *t.lists)})
     predictions = [one for group in found if not isinstance(group, TextTable) for one in group]
     named, keys = name_settings(predictions, setting_names)
     united = iter(unite(named))
     parts: list[FileResults] = []
     for one in found:
         if isinstance(one, TextTable):
-            part, more = _part(one.drop(ignore), layout, measured, info, setting_names)
+            part, more = _part(one.drop(ignore), layout, measured, chosen, setting_names)
             parts.append(part)
             keys |= more
         else:
@@ -97,8 +104,9 @@ def import_results(
     check_units(parts)
     return assemble(
         parts,
-        about=[_about(n, one) for n, one in enumerate(described, 1)],
+        about=[_about(n, one, chosen) for n, one in enumerate(described, 1)],
         like=None if like is None else open_testbed(like),
+        level=check_level(level),
         name=name or _default_name(listed),
         sizes=sizes,
         shifts=shifts,
@@ -129,33 +137,13 @@ def open_results(
     return open_testbed(source)
 
 
-def _named(
-    found: "list[TextTable | list[Predictions]]", columns: "Mapping[str, str | Sequence[str]]"
-) -> "list[TextTable | list[Predictions]]":
-    """The tables with the columns that the caller names under the names that are read."""
-    tables = [one for one in found if isinstance(one, TextTable)]
-    there = {c for one in tables for c in one.frame.columns}
-    for role, column in columns.items():
-        if role not in ROLES:
-            raise unknown("role of a column", role, ROLES)
-        if str(column) not in there:
-            raise unknown("column", str(column), sorted(there))
-    new = {str(column): role for role, column in columns.items()}
-    return [
-        replace(one, frame=one.frame.rename(new, strict=False))
-        if isinstance(one, TextTable)
-        else one
-        for one in found
-    ]
-
-
-def _about(number: int, given: "str | Path | pl.DataFrame") -> FileResults:
+def _about(number: int, given: "str | Path | pl.DataFrame", columns: Columns) -> FileResults:
     """A file of metadata: every column but the model's describes the model."""
     if isinstance(given, pl.DataFrame):
         table = table_of(f"frame {number} of models", given)
     else:
         table = read_table(str(given), read_bytes(given))
-    return read_models(table)
+    return read_models(table, columns)
 
 
 def _default_name(given: Sequence[str | Path | pl.DataFrame]) -> str:
@@ -258,11 +246,12 @@ def _part(
     table: TextTable,
     layout: str | None,
     units: Units,
-    info: Collection[str],
+    columns: Columns,
     names: Mapping[str, str],
 ) -> tuple[FileResults, set[str]]:
     """What a table gives, and the keys by which ``names`` can name its settings."""
-    layout = layout or detect(table)
+    table, missing = unevaluated(table)
+    layout = layout or detect(table, columns)
     native = {"timm": "percent", "open_clip": "fraction"}.get(layout)
     said = [units.named[key] for key in file_keys(table.path) if key in units.named]
     unit = said[0] if said else units.rule
@@ -279,11 +268,14 @@ def _part(
     elif layout == "open_clip":
         part = read_open_clip(table)
     elif layout == "long":
-        part = read_long(table, units, info)
+        part = read_long(table, units, columns)
     else:
-        part = read_wide(table, units, info)
+        part = read_wide(table, units, columns)
     settings = part.cells["setting"].unique().to_list()
     if not settings:
         raise InputError(f"{table.path}: no row has a value")
     own = {s: names[s] for s in settings if s in names} | own
-    return replace(part, names=own), keys | set(settings)
+    notes = part.notes
+    if missing:
+        notes += (f"{table.path}: {counted(missing, 'cell')} with nan, n/a or the like left empty",)
+    return replace(part, names=own, notes=notes), keys | set(settings)

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import polars as pl
 
+from shiftbed.display import counted
 from shiftbed.errors import InputError
-from shiftbed.importing.layouts import fractions, keyed, looks_numeric, required
+from shiftbed.importing.cells import fractions, looks_numeric, mostly_numeric, required
+from shiftbed.importing.columns import Columns, leaf, plain
+from shiftbed.importing.identity import keyed
 from shiftbed.importing.parts import FileResults, cells_of, models_of
 from shiftbed.reading.tables import TextTable
 from shiftbed.testbed import published
@@ -26,8 +29,11 @@ _TIMM_FILES = {
 }
 
 
-def detect(table: TextTable) -> str:
+def detect(table: TextTable, columns: Columns) -> str:
     """The layout of a table, by its columns."""
+    if columns.told(table, "setting"):
+        numeric = all(mostly_numeric(table, c) for c in columns.told(table, "setting"))
+        return "wide" if numeric and not columns.told(table, "value") else "long"
     has = {column.lower() for column in table.frame.columns}
     if {"model", "top1", "top1_err", "img_size"} <= has:
         return "timm"
@@ -35,8 +41,10 @@ def detect(table: TextTable) -> str:
         return "open_clip"
     if "setting" in has:
         return "long"
-    table.need("model", "name")
-    return "wide"
+    settings = [c for c in columns.every(table, "setting") if not mostly_numeric(table, c)]
+    values = [*columns.every(table, "value"), *columns.every(table, "correct")]
+    values = [c for c in values if c not in table.nested or leaf(table, c) == plain(c)]
+    return "long" if settings and any(mostly_numeric(table, c) for c in values) else "wide"
 
 
 def _open_clip_settings() -> set[str]:
@@ -76,6 +84,7 @@ def read_timm(table: TextTable, setting: str) -> FileResults:
         models=models_of(table, models, info),
         numeric=frozenset(("img_size", "crop_pct", "param_count")),
         home="timm",
+        notes=(f"{table.path}: a timm result file, setting {setting}",),
     )
 
 
@@ -109,4 +118,5 @@ def read_open_clip(table: TextTable) -> FileResults:
         models=models_of(table, models, info),
         numeric=frozenset(numeric.values()),
         home="openclip",
+        notes=(f"{table.path}: an open_clip result file, {counted(len(cells), 'setting')}",),
     )

@@ -1,7 +1,7 @@
 """Fractions and percentages: what is said of files, settings and models, and what gives it away."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,11 @@ class Units:
     rule: Unit | None = None
     named: Mapping[str, Unit] = field(default_factory=dict)
 
+    @property
+    def words(self) -> str:
+        """The rule, as a note says it."""
+        return {"percent": " in percent", "fraction": " in fractions", None: ""}[self.rule]
+
     def of(self, path: str, models: pl.Series, settings: pl.Series) -> pl.Series:
         """The unit that is said of each row by name, null where none is: of the file, or rather of
         the setting, or rather of the model."""
@@ -31,6 +36,24 @@ class Units:
             for name, unit in self.named.items():
                 said = said.set(keys == name, unit)
         return said
+
+
+def guess_unit(units: Units, path: str, values: Iterable[tuple[str, pl.Series]]) -> Units:
+    """The units, with a rule for a file of which none is said: percent if half of the values in
+    some setting are above 1, fractions if none is, and no rule for what is neither.
+
+    ``values`` are the numbers of each setting; those whose unit is said by name do not count.
+
+    >>> guess_unit(Units(), "a.csv", [("val", pl.Series([76.1, 69.8]))]).rule
+    'percent'
+    """
+    if units.rule is not None or any(key in units.named for key in file_keys(path)):
+        return units
+    found = [one.drop_nulls() for name, one in values if name not in units.named]
+    above = [int((one > 1.0).sum()) for one in found]
+    if any(2 * count >= len(one) > 0 for count, one in zip(above, found, strict=True)):
+        return replace(units, rule="percent")
+    return units if any(above) else replace(units, rule="fraction")
 
 
 def check_units(parts: Sequence[FileResults]) -> None:
@@ -64,7 +87,8 @@ def check_units(parts: Sequence[FileResults]) -> None:
             raise InputError(
                 f"{where}: no value is above 1, so these look like fractions, but "
                 f"{_percentage(parts, largest)}; say which they are with "
-                f"units={{{name!r}: 'fraction'}} (--unit {name}=fraction), or 'percent'"
+                f"units={{{name!r}: 'fraction'}} (--unit {name}=fraction), or 'percent', or leave "
+                "out what is no accuracy (--ignore, --info)"
             )
     of_setting = cells.group_by("setting", maintain_order=True).agg(
         value.filter(value <= _ONE).max().alias("low"),

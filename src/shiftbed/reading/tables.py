@@ -24,6 +24,7 @@ DELIMITERS = (",", ";", "\t")
 _DELIMITED = (".csv", ".tsv", ".txt", ".tab")
 _JSON_LINES = (".jsonl", ".ndjson")
 _SAMPLE = 2**16
+_NO_TEXT = (pl.Binary, pl.Object)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,6 +39,10 @@ class TextTable:
     """What ``lines`` counts: lines of a text (the header's is 1), or rows or items from 1."""
     decimal_comma: bool = False
     """Whether 0,5 is a number here, as it may be where semicolons or tabs separate columns."""
+    nested: frozenset[str] = frozenset()
+    """Columns from inside an object, called by their path: ``metadata.lr``."""
+    lists: tuple[str, ...] = ()
+    """Columns that are not in ``frame``, because they hold lists or bytes."""
 
     def where(self, row: int, column: str | None = None) -> str:
         """Such as ``results.csv, line 7, column 'val'``."""
@@ -162,6 +167,8 @@ def _tabulate(
     *,
     word: str = "line",
     decimal_comma: bool = False,
+    nested: Iterable[str] = (),
+    lists: Iterable[str] = (),
 ) -> TextTable:
     """A table from columns: cells stripped, nameless empty columns left out."""
     if not len(lines):
@@ -177,8 +184,15 @@ def _tabulate(
             raise InputError(f"{path}: two columns are called {shown(name)}")
         if name:
             kept[name] = cells.alias(name)
-    frame = pl.DataFrame(list(kept.values()))
-    return TextTable(path=path, frame=frame, lines=lines, word=word, decimal_comma=decimal_comma)
+    return TextTable(
+        path=path,
+        frame=pl.DataFrame(list(kept.values())),
+        lines=lines,
+        word=word,
+        decimal_comma=decimal_comma,
+        nested=frozenset(kept) & {one.strip() for one in nested},
+        lists=tuple(lists),
+    )
 
 
 def _read_parquet(path: str, data: bytes) -> TextTable:
@@ -195,16 +209,25 @@ def _read_parquet(path: str, data: bytes) -> TextTable:
 
 
 def table_of(name: str, frame: pl.DataFrame) -> TextTable:
-    """A frame as a table, which messages call by this name.
+    """A frame as a table, which messages call by this name; structs become columns.
 
     >>> table_of("mine", pl.DataFrame({"model": ["a"], "val": [0.75]})).frame.row(0)
     ('a', '0.75')
     """
-    for column, kind in frame.schema.items():
-        if kind.is_nested() or kind in (pl.Binary, pl.Object):
-            raise InputError(f"{name}, column {shown(column)}: holds {kind}, not numbers or text")
+    nested: set[str] = set()
+    while inner := [c for c, kind in frame.schema.items() if isinstance(kind, pl.Struct)]:
+        for column in inner:
+            fields = frame[column].struct.unnest()
+            fields = fields.rename({one: f"{column}.{one}" for one in fields.columns})
+            for one in set(fields.columns) & set(frame.columns):
+                raise InputError(f"{name}: two columns are called {shown(one)}")
+            nested.update(fields.columns)
+            frame = frame.drop(column).hstack(fields)
+    lists = [c for c, kind in frame.schema.items() if kind.is_nested() or kind in _NO_TEXT]
+    frame = frame.drop(lists)
     lines = np.arange(1, len(frame) + 1)
-    return _tabulate(name, frame.columns, frame.get_columns(), lines, word="row")
+    columns = frame.get_columns()
+    return _tabulate(name, frame.columns, columns, lines, word="row", nested=nested, lists=lists)
 
 
 # --- JSON Lines, and JSON with one object or a list of objects (as timm's validate.py writes) ----
@@ -225,17 +248,39 @@ def read_json_lines(path: str, text: str) -> TextTable:
 
 
 def read_json(path: str, text: str) -> TextTable:
-    """JSON Lines if the first line is an object by itself, else one object or a list of them."""
+    """JSON Lines if the first line is an object by itself, else objects as ``_items`` finds them.
+
+    >>> read_json("a.json", '{"a": {"val": 0.5}, "b": {"val": 0.6}}').frame.rows()
+    [('a', '0.5'), ('b', '0.6')]
+    """
     if not text.strip():
         raise _empty(path)
     line, _, rest = text.lstrip().partition("\n")
     if rest.strip() and line.startswith("{") and line.rstrip().endswith("}"):
         return read_json_lines(path, text)
-    whole = _parse(path, text, 0)
-    items = [whole] if isinstance(whole, tuple) else whole
-    if not isinstance(items, list):
+    return _objects(path, enumerate(_items(path, _parse(path, text, 0)), 1), "item")
+
+
+def _items(path: str, whole: object) -> list[object]:
+    """The rows of a document: a list of objects, one object, an object of lists (its columns), an
+    object with one list of objects in it, or an object of objects, each a row named by its key."""
+    if isinstance(whole, list):
+        return whole
+    if not isinstance(whole, tuple):
         raise InputError(f"{path}: expected an object or a list of objects")
-    return _objects(path, enumerate(items, 1), "item")
+    inside = [value for _, value in whole]
+    rows = [v for v in inside if isinstance(v, list) and v and all(type(o) is tuple for o in v)]
+    if len(rows) == 1:
+        return rows[0]
+    if len(inside) > 1 and all(isinstance(v, list) for v in inside):
+        lengths = {len(v) for v in inside}
+        if len(lengths) > 1:
+            raise InputError(f"{path}: the lists have different lengths, {sorted(lengths)}")
+        names = [key for key, _ in whole]
+        return [tuple(zip(names, row, strict=True)) for row in zip(*inside, strict=True)]
+    if inside and all(isinstance(v, tuple) and v for v in inside):
+        return [(("model", key), *(p for p in value if p[0] != "model")) for key, value in whole]
+    return [whole]
 
 
 def _parse(path: str, text: str, line: int) -> object:
@@ -251,13 +296,28 @@ def _parse(path: str, text: str, line: int) -> object:
 
 
 def _objects(path: str, rows: Iterable[tuple[int, object]], word: str) -> TextTable:
-    """Columns in order of appearance; a key that a row lacks is empty there."""
+    """Columns in order of appearance; a key that a row lacks is empty there.
+
+    Objects in objects become columns called by their path; lists are left out.
+    """
     columns: dict[str, list[str | None]] = {}
     places: list[int] = []
+    nested: set[str] = set()
+    lists: dict[str, None] = {}
     for count, (place, row) in enumerate(rows):
         if not isinstance(row, tuple):
             raise InputError(f"{path}, {word} {place}: expected an object with keys and values")
-        for key, value in row:
+        stack = list(reversed(row))
+        while stack:
+            key, value = stack.pop()
+            if type(value) is tuple:
+                inner = [(f"{key}.{name}", one) for name, one in value]
+                nested.update(name for name, _ in inner)
+                stack += reversed(inner)
+                continue
+            if type(value) is list:
+                lists[key] = None
+                continue
             column = columns.get(key)
             if column is None:
                 column = columns[key] = [None] * count
@@ -265,7 +325,9 @@ def _objects(path: str, rows: Iterable[tuple[int, object]], word: str) -> TextTa
                 raise InputError(f"{path}, {word} {place}: key {shown(key)} appears twice")
             if len(column) < count:
                 column += [None] * (count - len(column))
-            column.append(value if type(value) is str else _text(path, word, place, key, value))
+            if value is not None and type(value) is not str:
+                value = "true" if value else "false"
+            column.append(value)
         places.append(place)
     if not places:
         raise InputError(f"{path}: no rows")
@@ -276,18 +338,9 @@ def _objects(path: str, rows: Iterable[tuple[int, object]], word: str) -> TextTa
             series.append(pl.Series("", column, dtype=pl.String))
         except UnicodeError:
             raise InputError(f"{path}, column {key!a}: text that is not Unicode") from None
-    return _tabulate(path, list(columns), series, np.array(places, dtype=np.int64), word=word)
-
-
-def _text(path: str, word: str, place: int, key: str, value: object) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    raise InputError(
-        f"{path}, {word} {place}, column {shown(key)}: expected a number or text, got a list "
-        "or an object"
-    )
+    lines = np.array(places, dtype=np.int64)
+    left = [one for one in lists if one not in columns]
+    return _tabulate(path, list(columns), series, lines, word=word, nested=nested, lists=left)
 
 
 # --- text in columns: CSV, TSV and their cousins -------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from shiftbed.analysis.pairs import WHERE, PairTable, metric_name
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError, shown, unknown
 from shiftbed.reading.tables import read_bytes, read_table
 
 KEYS = ("task", "id", "ood", "model")
@@ -57,7 +57,10 @@ def _read(path: str) -> pl.DataFrame:
             columns = json.loads(data)
             if all(isinstance(values, list) for values in columns.values()):
                 return pl.DataFrame(columns, strict=False).cast(pl.String)
-    return read_table(path, data).frame
+    table = read_table(path, data)
+    if table.lists:
+        raise InputError(f"{path}, column {shown(table.lists[0])}: lists, not numbers or text")
+    return table.frame
 
 
 def _numbers(path: str, column: pl.Series) -> pl.Series:

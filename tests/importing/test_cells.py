@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
-from shiftbed.importing.layouts import fractions, looks_numeric, reals, truths, wholes
+from shiftbed.importing.cells import fractions, looks_numeric, reals, truths, wholes
 from shiftbed.importing.models import typed
 from shiftbed.reading.tables import read_delimited
 
