@@ -274,6 +274,10 @@ def _part(
     settings = part.cells["setting"].unique().to_list()
     if not settings:
         raise InputError(f"{table.path}: no row has a value")
+    stem = Path(table.path).stem
+    if settings == [stem] and stem not in table.frame.columns:
+        keys.update(file_keys(table.path))
+        own |= {stem: names[key] for key in file_keys(table.path) if key in names}
     own = {s: names[s] for s in settings if s in names} | own
     notes = part.notes
     if missing:
