@@ -277,7 +277,7 @@ def _part(
     stem = Path(table.path).stem
     if settings == [stem] and stem not in table.frame.columns:
         keys.update(file_keys(table.path))
-        own |= {stem: names[key] for key in file_keys(table.path) if key in names}
+        own |= dict([(stem, names[key]) for key in file_keys(table.path) if key in names][:1])
     own = {s: names[s] for s in settings if s in names} | own
     notes = part.notes
     if missing:
