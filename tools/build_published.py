@@ -55,9 +55,8 @@ def testbed(
 # --- taori2020 -------------------------------------------------------------------------------
 
 
-MORE_THAN_NAMES = dict.fromkeys(("dpn68b", "dpn92", "dpn107"), "ImageNet-21k")
-MORE_THAN_NAMES |= dict.fromkeys(("FixResNeXt101_32x48d", "FixResNeXt101_32x48d_v2"), "Instagram")
-"""Training data that taori2020, Section 3, tells and the name does not."""
+FACTS = Path(__file__).parent / "taori2020_models.csv"
+"""What taori2020, Section 3 and Appendix F, says of its models; nothing where it does not."""
 
 
 def imagenet_testbed_2020(folder: Path) -> Testbed:
@@ -110,10 +109,14 @@ def _imagenet_testbed(
                 for name, kind in zip(names, kinds, strict=True)
             ],
             "parent": [_parent(name, set(names)) for name in names],
-            "family": [_family(*one) for one in zip(names, kinds, strict=True)],
         },
         schema_overrides={"parent": pl.String},
     )
+    facts = models.select("model").join(pl.read_csv(FACTS), on="model", how="left")
+    about = zip(names, kinds, facts["training_data"], strict=True)
+    family = pl.Series("family", [_family(*one) for one in about], dtype=pl.String)
+    architecture = family.str.replace(r" \(.*", "").alias("architecture")
+    models = models.with_columns(family, architecture, *facts.drop("model"))
     listed = pl.read_csv(folder / "imagenet_testbed_2020_sizes.csv")
     known = dict(listed.select("setting", "test_set_size").iter_rows()) | (sizes or {})
     n = np.array([[known[s] for s in table.columns]] * len(names))
@@ -140,12 +143,12 @@ def _imagenet_testbed(
     )
 
 
-def _family(name: str, kind: str) -> str | None:
-    """By name and by what the paper says of training data; else that there was more of it."""
-    found = family_of(name, training_data=MORE_THAN_NAMES.get(name))
-    if kind == "more-data" and found and "(" not in found:
-        return f"{found} (more data)"
-    return found
+def _family(name: str, kind: str, training_data: str | None) -> str | None:
+    """By name, and by training data where there was more than ImageNet."""
+    if kind != "more-data":
+        return family_of(name)
+    found = family_of(name, training_data=training_data)
+    return f"{found} (more data)" if found and "(" not in found else found
 
 
 def _parent(name: str, names: set[str]) -> str | None:

@@ -129,7 +129,7 @@ def test_a_column_is_left_as_it_is():
 
 def test_opened_files_have_families_where_names_say_them(tmp_path, imagenet):
     bed = imagenet.where("model=vgg*")
-    named = bed.models.drop("family").with_columns(parent=pl.lit(None, pl.String))
+    named = bed.models.drop("family", "architecture").with_columns(parent=pl.lit(None, pl.String))
     unnamed = named.with_columns(model=pl.format("m{}", pl.int_range(pl.len())))
     for models, known in [(named, True), (unnamed, False)]:
         sb.write_testbed(replace(bed, models=models), tmp_path / "bed.parquet")

@@ -108,6 +108,31 @@ def test_the_newest_grid_has_the_models_of_the_first(imagenet):
         assert np.nanmedian(change) < 1e-6
 
 
+@pytest.mark.parametrize("year", ["2020", "2023"])
+def test_what_the_models_of_taori2020_are(year):
+    models = sb.published(f"imagenet-testbed-{year}").models
+    facts = {row["model"]: row for row in models.to_dicts()}
+    jft = facts["google_resnet101_jft-300M"]
+    assert (jft["training_data"], jft["architecture"], jft["year"]) == ("JFT-300M", "ResNet", 2017)
+    assert facts["resnet50_augmix"]["intervention"] == "data augmentation"
+    assert facts["resnet50_lpf3"]["intervention"] == "architecture modification"
+    assert facts["resnet50_l2_eps3_robust"]["intervention"] == "adversarial robustness"
+    assert facts["alexnet"]["source"] == "Cadene/pretrained-models.pytorch"
+    assert facts["dpn92"]["training_data"] == "ImageNet-21k subset"
+    assert facts["resnet50_lpf3"]["training_data"] is None  # not stated
+    counts = models.drop_nulls("intervention")["kind"].value_counts(name="n")
+    assert dict(counts.iter_rows()) == {"intervention": 70, "lp-adversarial": 16}
+    extra = models.filter((pl.col("kind") == "more-data") & pl.col("year").is_not_null())
+    assert extra["training_data"].null_count() == 0
+    assert len(extra) == 30
+
+
+def test_models_are_chosen_and_grouped_by_their_facts(imagenet):
+    assert len(imagenet.where("training_data=Instagram").models) == 11
+    found = sb.groups(imagenet, shift=["imagenet-v2"], by="intervention")
+    assert "data augmentation" in found.frame["group"].to_list()
+
+
 def test_openclip_has_a_zero_shot_line():
     bed = sb.published("openclip")
     assert bed.line == "zero-shot line"

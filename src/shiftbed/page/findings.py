@@ -106,7 +106,7 @@ def _sentences(
     for row in robustness.filter(pl.col("artefact").is_not_null()).to_dicts():
         said.append(("note", f"{row['model']} on {row['shift']}: {row['artefact']}."))
     said += [("warning", f"Not computed: {name} ({why}).") for name, why in failed]
-    said += [("note", f"{note}.") for note in testbed.notes]
+    said += [("note", note.rstrip(".") + ".") for note in testbed.notes]
     said += [("note", text) for text in interval_notes(robustness)]
     return said
 

@@ -60,7 +60,7 @@ class Testbed:
     licence: str = ""
     citation: str = ""
     notes: tuple[str, ...] = ()
-    """How the files it was imported from were understood."""
+    """How the files it was imported from were understood, and what disagreed in joining testbeds."""
 
     # --- looking things up -------------------------------------------------------------------
 
