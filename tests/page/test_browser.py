@@ -155,7 +155,7 @@ def test_hover_and_keyboard_say_all_that_is_known(opened: Open) -> None:
     page.keyboard.press("ArrowRight")
     tip = page.inner_text(".tip")
     assert "kind:" in tip
-    assert re.search(r"val: [\d.]+ % \[[\d.]+ %, [\d.]+ %\], n = 50000", tip)
+    assert re.search(r"ImageNet: [\d.]+ % \[[\d.]+ %, [\d.]+ %\], n = 50000", tip)
     assert "ρ as published" in tip
     page.keyboard.press("Enter")
     assert page.locator("ul.found button[aria-pressed=true]").count() == 1

@@ -60,7 +60,7 @@ class Testbed:
     licence: str = ""
     citation: str = ""
     notes: tuple[str, ...] = ()
-    """How the files it was imported from were understood; what disagreed when testbeds were joined."""
+    """How imported files were understood; what disagreed when testbeds were joined."""
 
     # --- looking things up -------------------------------------------------------------------
 
