@@ -15,6 +15,7 @@ PROMISED = (
 BESIDES = (
     "LINEAR LOGIT PROBIT Baseline InputError Perturbation PredictionStore Result Robustness "
     "Testbed check check_data clopper_pearson corrupt effective_robustness fit_baseline mce "
+    "place_all "
     "read_testbed run serve shifts testbeds transfer write_testbed"
 )
 

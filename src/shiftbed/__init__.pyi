@@ -40,6 +40,7 @@ from shiftbed.results.lines import fit as fit
 from shiftbed.results.mix import mix as mix
 from shiftbed.results.patterns import patterns as patterns
 from shiftbed.results.place import place as place
+from shiftbed.results.place_all import place_all as place_all
 from shiftbed.results.plan import plan as plan
 from shiftbed.results.predictiveness import predictiveness as predictiveness
 from shiftbed.results.predictors import predictors as predictors

@@ -3,6 +3,7 @@ trained on it. ``data/artefacts.toml`` has the facts."""
 
 from functools import cache
 
+from shiftbed.catalogue.identity import canonical
 from shiftbed.catalogue.test_sets import read_data
 
 
@@ -43,4 +44,4 @@ def _trained() -> dict[str, frozenset[str]]:
 
 
 def _plain(name: str) -> str:
-    return name.strip().lower().replace("_", "-").replace(" ", "-")
+    return canonical(name.strip()) or name.strip()

@@ -4,7 +4,8 @@ from typer import Argument, Option
 
 import shiftbed as sb
 from shiftbed.cli import options as opt
-from shiftbed.cli.output import call, pairs, show
+from shiftbed.cli.output import call, check_files, pairs, show, write_and_show
+from shiftbed.errors import InputError
 
 
 def place(
@@ -14,6 +15,11 @@ def place(
     ),
     ood: list[str] | None = Option(None, help="SETTING=ACCURACY (or SHIFT=ACCURACY), likewise."),
     model: str | None = Option(None, help="Place a model that the testbed already has."),
+    from_: str | None = Option(
+        None,
+        "--from",
+        help="Place every model of a file: CSV, JSON, JSONL, Parquet, a testbed or a store.",
+    ),
     predictions: list[str] | None = Option(
         None, help="SETTING=FILE.npz: your predictions on the testbed's own images."
     ),
@@ -26,20 +32,38 @@ def place(
     fit_on: opt.FitOn = None,
     threshold: opt.Threshold = None,
     knee: opt.Knee = "published",
+    on_boundary: opt.Boundary = "raise",
     level: opt.Level = 0.95,
     fdr: opt.Fdr = 0.05,
     sensitivity: bool = Option(False, "--sensitivity", help="ρ under every defensible choice."),
+    output: opt.Output = None,
     json: opt.AsJson = False,
 ) -> None:
-    """Place your model: its effective robustness per shift, with intervals, and what to cite."""
+    """Place your model: its effective robustness per shift, with intervals, and what to cite.
+
+    With --from, every model of a file on every shift that it has the accuracies for.
+    """
+    given = locals()
+    check_files(output)
+    if from_ is not None:
+        single = ("id", "ood", "model", "predictions", "parent", "multi", "sensitivity")
+        for one in [*single, *(["name"] if name != "your model" else [])]:
+            if given[one]:
+                raise InputError(f"--from places the models of a file; it takes no --{one}")
+        never = dict.fromkeys((*single, "name", "from_", "output"))
+        many = call(sb.place_all, given, results=from_, **never)
+        write_and_show(many, output, json)
+        return
     found = call(
         sb.place,
-        locals(),
+        given,
+        from_=None,
+        output=None,
         id=pairs(id, "--id", "SETTING=ACCURACY"),
         ood=pairs(ood, "--ood", "SETTING=ACCURACY"),
         predictions=pairs(predictions, "--predictions", "SETTING=FILE.npz"),
     )
-    show(found, json)
+    write_and_show(found, output, json)
 
 
 def fit(
@@ -79,9 +103,17 @@ def rank(
     fit_on: opt.FitOn = None,
     threshold: opt.Threshold = None,
     full_id: opt.FullId = False,
+    knee: opt.Knee = "published",
+    on_boundary: opt.Boundary = "raise",
+    others: opt.Others = None,
     only: list[str] | None = Option(None, help="Show only these models: COLUMN=PATTERN."),
     by: str = Option("effective", help="Sort by effective, relative, p_value or target."),
-    most: int = Option(15, "--most", "-n", help="How many rows; 0 for all."),
+    most: int | None = Option(
+        None,
+        "--most",
+        "-n",
+        help="How many rows; 0 for all (default 15; JSON has all with --with).",
+    ),
     level: opt.Level = 0.95,
     fdr: opt.Fdr = 0.05,
     json: opt.AsJson = False,
@@ -97,7 +129,10 @@ def compare(
     shift: opt.Shifts = None,
     scale: opt.ScaleName = "logit",
     fit_on: opt.FitOn = None,
+    on_boundary: opt.Boundary = "raise",
+    others: opt.Others = None,
     level: opt.Level = 0.95,
+    fdr: opt.Fdr = 0.05,
     json: opt.AsJson = False,
 ) -> None:
     """Compare two models: accuracies, ρ of each, and the difference with its interval."""

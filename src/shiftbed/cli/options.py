@@ -52,6 +52,14 @@ Boundary = Annotated[
     str,
     Option("--on-boundary", help="Accuracies of exactly 0 or 1 in the fit: raise, drop or clip."),
 ]
+Others = Annotated[
+    list[str] | None,
+    Option(
+        "--with",
+        help="Judge these models too: a published testbed's name, a testbed file, a store, or a "
+        "CSV, JSON, JSONL or Parquet file of results; repeatable.",
+    ),
+]
 Fdr = Annotated[float, Option(help="False discovery rate of 'out of line'.")]
 
 # Stores, and answers per image

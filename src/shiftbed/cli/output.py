@@ -62,6 +62,15 @@ def study(
         print(f"wrote {path}")
 
 
+def write_and_show(result: Result, output: Path | None, json: bool) -> None:
+    """Write a result's table to ``output``, if that is asked for, and show the result."""
+    if output is not None:
+        write_table(result.frame, output)
+    show(result, json)
+    if output is not None and not json:
+        print(f"wrote {output}")
+
+
 def check_files(output: Path | None, *figures: Path | None) -> None:
     """Refuse a file of the wrong kind before anything is computed."""
     if output is not None:
@@ -89,8 +98,8 @@ def check_table_path(path: str | Path) -> str:
 def write_table(frame: "pl.DataFrame", path: str | Path) -> None:
     """Write a polars table to the kind of file its name ends in, atomically.
 
-    NaN becomes null in all three: an empty cell in CSV. JSON is a list of rows. Lists are refused
-    by CSV, which has no place for them.
+    NaN becomes null in all three: an empty cell in CSV. JSON is a list of rows. CSV has lists of
+    texts with semicolons between them, and refuses other lists.
     """
     import polars as pl
     import polars.selectors as cs
@@ -99,7 +108,9 @@ def write_table(frame: "pl.DataFrame", path: str | Path) -> None:
 
     suffix = check_table_path(path)
     plain = frame.with_columns(cs.float().fill_nan(None))
-    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    if suffix == ".csv":
+        plain = plain.with_columns(cs.by_dtype(pl.List(pl.String)).list.join("; "))
+    nested = [name for name, kind in plain.schema.items() if kind.is_nested()]
     if suffix == ".csv" and nested:
         raise InputError(f"{path}: column {nested[0]!r} holds lists; write .parquet or .json")
     with write_atomically(path) as file:

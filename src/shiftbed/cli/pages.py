@@ -59,6 +59,7 @@ def report(
     output: Path = Option(Path("report.html"), "--output", "-o", help="The .html file to write."),
     shifts: opt.Shifts = None,
     fdr: opt.Fdr = 0.05,
+    on_boundary: opt.Boundary = "raise",
     opening: Path | None = Option(
         None, help="A text file whose paragraphs open the page, before what was found."
     ),
@@ -91,9 +92,15 @@ def card(
         None, "--output", "-o", help="A .md or .html file (default: Markdown, printed)."
     ),
     shifts: opt.Shifts = None,
+    others: opt.Others = None,
+    on_boundary: opt.Boundary = "raise",
     fdr: opt.Fdr = 0.05,
     level: opt.Level = 0.95,
+    json: opt.AsJson = False,
 ) -> None:
     """A section for a model card: accuracies, ρ with intervals, label policies, caveats."""
     made = call(sb.card, locals())
+    if json:
+        print(made.to_json())
+        return
     print(f"wrote {output}" if output else made.to_markdown().rstrip("\n"))

@@ -91,7 +91,7 @@ def with_caveats(
     )
     said = [pl.lit(text) for text in _of_line(testbed, shift, line, trust)]
     caveats = pl.concat_list(*said, *_of_rows(line)).list.drop_nulls().list.concat("flags")
-    return rows.with_columns(_verdict().alias("verdict"), caveats.alias("caveats"))
+    return rows.with_columns(verdict().alias("verdict"), caveats.alias("caveats"))
 
 
 # --- what there is to say -------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def _perturbation(testbed: Testbed, setting: str) -> str:
 # --- in words -------------------------------------------------------------------------------------
 
 
-def _verdict() -> pl.Expr:
+def verdict() -> pl.Expr:
     """What a row of ρ says, by itself."""
     on_line = (pl.col("low") <= 0) & (pl.col("high") >= 0)
     return (

@@ -22,6 +22,7 @@ from shiftbed.results.sensitivity import Sensitivity
 from shiftbed.results.sensitivity import sensitivity as sensitivity_of
 from shiftbed.scales import Scale
 from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.testbed.naming import find_setting
 from shiftbed.testbed.select import Choice
 
 YOURS = "your model"
@@ -222,8 +223,9 @@ def _sides(
         side[setting] = one
 
     for setting, value in id.items():
-        bed.setting_index(setting)
-        add(sides[0], setting, _measured(value, f"id {setting}"))
+        known = find_setting(bed.settings, setting) or setting
+        bed.setting_index(known)
+        add(sides[0], known, _measured(value, f"id {setting}"))
     for setting, value in ood.items():
         resolved = _resolve_ood(bed, setting)
         add(sides[1], resolved, _measured(value, f"ood {setting}"))
@@ -236,12 +238,15 @@ def _sides(
 
 
 def _resolve_ood(testbed: Testbed, name: str) -> str:
-    """An OOD setting by its own name, or by the name of the shift towards it."""
+    """An OOD setting by its own name, by the name of the shift towards it, or by an alias."""
     if name in testbed.settings:
         return name
     for shift in testbed.shifts:
         if shift.name == name:
             return shift.target
+    found = find_setting(testbed.settings, name)
+    if found is not None:
+        return found
     names = [*testbed.settings, *(shift.name for shift in testbed.shifts)]
     raise unknown(f"setting or shift in {testbed.name}", name, names)
 

@@ -39,6 +39,8 @@ class Ranked(Drawn):
     title: str
     most: int
     """How many rows are shown; 0 for all."""
+    listed: int
+    """How many rows JSON has; 0 for all."""
     not_computed: tuple[tuple[str, str], ...] = ()
     """Shifts without a line, with the reason."""
 
@@ -80,7 +82,7 @@ class Ranked(Drawn):
         return {
             "n": len(self.frame),
             "largest": None if largest is None else [largest["model"], largest["shift"]],
-            "models": records(self.shown),
+            "models": records(self.frame.head(self.listed) if self.listed else self.frame),
             "not_computed": [list(one) for one in self.not_computed],
         }
 
@@ -100,27 +102,28 @@ def rank(
     others: Sequence[Results] = (),
     only: Choice = "all",
     by: str = "effective",
-    most: int = 15,
+    most: int | None = None,
     level: float = 0.95,
     fdr: float = 0.05,
 ) -> Ranked:
     """A testbed's models by effective robustness on a shift, or on all of its shifts.
 
     ``only`` narrows the models that are ranked, not those that are fitted (``fit_on``); ``by``
-    is effective, relative, p_value or target; ``most`` is how many rows are shown, 0 for all.
-    ``others`` are further testbeds, stores or files of results, whose models the testbed's lines
-    judge too. A model that its test set was filtered with or that was trained on it, and any model
-    on a line that is not trusted, is listed with that badge and is not called the largest.
+    is effective, relative, p_value or target; ``most`` is how many rows are shown: 15 by default
+    (JSON has all where there are others), 0 for all. ``others`` are further testbeds, stores or
+    files of results, whose models the testbed's lines judge too. A model that its test set was
+    filtered with or that was trained on it, and any model on a line that is not trusted, is listed
+    with that badge and is not called the largest.
 
     >>> rank("imagenet-testbed-2020", "imagenet-v2").frame["model"][0]
     'resnet152-imagenet11k'
     """
     if by not in SORTED_BY:
         raise unknown("column to sort by", by, SORTED_BY)
-    if most < 0:
+    if most is not None and most < 0:
         raise InputError(f"most must not be negative (0 shows all rows), got {most}")
     check_level(fdr, "fdr")
-    bed = joined(testbed, others)
+    bed, shown = joined(testbed, others), 15 if most is None else most
     several = shift is None and not id and not ood
     wanted = None if several else find_shift(bed, shift, id, ood)
     if full_id and several and not any(one.full_source for one in bed.shifts):
@@ -138,15 +141,17 @@ def rank(
         "ρ and τ in points. 'out of line': unusual among the baseline models at a false "
         f"discovery rate of {fdr:g}.",
         *interval_notes(found),
-        *caveat_notes(found.head(most) if most else found),
+        *caveat_notes(found.head(shown) if shown else found),
         *failure_notes(judged.not_computed),
+        *bed.notes,
     ]
     return Ranked(
         frame=found,
         notes=tuple(notes),
         citation=bed.citation,
         title=f"{bed.name}: {'all shifts' if wanted is None else wanted.name}",
-        most=most,
+        most=shown,
+        listed=0 if most is None and others else shown,
         not_computed=judged.not_computed,
         testbed=bed,
         shifts=shifts,

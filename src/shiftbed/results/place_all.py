@@ -1,0 +1,312 @@
+"""Any number of models against a testbed's lines: every row of a file (``place --from``)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from shiftbed.analysis.baseline import OnBoundary
+from shiftbed.analysis.intervals import benjamini_hochberg, check_level
+from shiftbed.display import Cell, Table, counted, interval, p_value, percent, points, records
+from shiftbed.errors import InputError
+from shiftbed.records import Shift
+from shiftbed.results.caveats import (
+    badges,
+    caveat_notes,
+    failure_notes,
+    headline,
+    in_words,
+    judge,
+    verdict,
+)
+from shiftbed.results.lines import Drawn, Source, interval_notes
+from shiftbed.results.sources import Results, open_results
+from shiftbed.scales import Scale
+from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.testbed.naming import find_setting
+from shiftbed.testbed.select import Choice
+
+_SHOWN = 40
+"""Rows of a table that are printed; JSON and files have all."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PlacedAll(Drawn):
+    """Models of a file on the lines of a testbed; ``frame`` has a row per model and shift, with
+    the columns of ``place``."""
+
+    source: str
+    fdr: float
+    runs: pl.DataFrame
+    """Runs of several steps: run, shift, steps, start, peak, peak_step and final ρ."""
+    not_matched: tuple[str, ...]
+    """Settings of the file that the testbed does not have."""
+    not_placed: tuple[str, ...]
+    """Models without both accuracies of any shift."""
+    not_computed: tuple[tuple[str, str], ...] = ()
+
+    def tables(self) -> Iterable[Table]:
+        models, shifts = self.frame["model"].n_unique(), self.frame["shift"].n_unique()
+        out = int(self.frame["out_of_line"].sum())
+        best = headline(self.frame)
+        said = (
+            f"{counted(models, 'model')} of {self.source} on {counted(shifts, 'shift')} of "
+            f"{self.testbed.name}: {out} of {counted(len(self.frame), 'verdict')} out of line."
+        )
+        most = (
+            () if best is None else (f"Largest: {best['model']} on {in_words(best, self.level)}",)
+        )
+        yield Table(title=f"{self.source} on {self.testbed.name}", notes=(said, *most))
+        alone = self.frame.filter(~pl.col("model").is_in(self._steps.implode()))
+        if len(alone):
+            columns: dict[str, Cell] = {
+                "model": "model",
+                "shift": "shift",
+                "ID": ("source", percent),
+                "OOD": ("target", percent),
+                "ρ": ("effective", points),
+                f"{100 * self.level:g} % interval": lambda r: interval(r["low"], r["high"]),
+                "q": ("q_value", p_value),
+                "verdict": badges,
+            }
+            left = len(alone) - _SHOWN
+            more = [f"{counted(left, 'more row')} in the JSON."] if left > 0 else []
+            yield Table.of("", alone.head(_SHOWN), columns, notes=more, left=2)
+        if len(self.runs):
+            columns = {"run": "run", "shift": "shift", "steps": "steps"}
+            columns |= {f"{w} ρ": (w, points) for w in ("start", "peak", "final")}
+            columns["peak at step"] = "peak_step"
+            yield Table.of("Runs", self.runs.head(_SHOWN), columns, left=2)
+        yield Table(notes=(*self.notes, *([f"Cite: {self.citation}"] if self.citation else [])))
+
+    @property
+    def _steps(self) -> pl.Series:
+        """Models that are steps of runs."""
+        if not len(self.runs):
+            return pl.Series("model", [], pl.String)
+        return self.frame.filter(pl.col("run").is_in(self.runs["run"].implode()))["model"]
+
+    def to_dict(self) -> dict[str, Any]:
+        groups = self.frame.group_by(["model"], maintain_order=True)
+        runs = self.runs.group_by(["run"], maintain_order=True)
+        return {
+            "testbed": self.testbed.name,
+            "source": self.source,
+            "level": self.level,
+            "fdr": self.fdr,
+            "models": [
+                {"model": m, "shifts": records(rows.drop("model"))} for (m,), rows in groups
+            ],
+            "runs": [{"run": run, "shifts": records(rows.drop("run"))} for (run,), rows in runs],
+            "not_matched": list(self.not_matched),
+            "not_placed": list(self.not_placed),
+            "not_computed": [list(one) for one in self.not_computed],
+            "citation": self.citation,
+        }
+
+
+def place_all(
+    testbed: Source,
+    results: Results,
+    *,
+    scale: str | Scale = "logit",
+    fit_on: Choice = None,
+    threshold: float | None = None,
+    knee: float | str | None = "published",
+    on_boundary: OnBoundary = "raise",
+    level: float = 0.95,
+    fdr: float = 0.05,
+) -> PlacedAll:
+    """Every model of ``results`` on every shift of a testbed that it has the accuracies for.
+
+    ``results`` is a CSV, JSON, JSONL or Parquet file (or a frame) as ``import_results`` reads it,
+    a testbed or a store. A model without the accuracy on a shift's class twin is judged by the line
+    over the whole ID set, and its caveats say so. Lines are fitted once per shift, through the
+    testbed's models only. q-values control the false discovery rate over the whole table. Models
+    with a run and a step are told as runs. The options are those of ``place``.
+
+    >>> mine = pl.DataFrame({"model": ["a", "b"], "val": [0.76, 0.8], "imagenet-v2": [0.63, 0.75]})
+    >>> place_all("imagenet-testbed-2020", mine).frame["effective"].round(4).to_list()
+    [-0.0082, 0.0637]
+    """
+    check_level(fdr, "fdr")
+    bed, given = open_testbed(testbed), open_results(results)
+    matched = _matched(bed, given)
+    whole, names = _with_models(bed, given, matched)
+    options: dict[str, Any] = {"scale": scale, "models": fit_on, "threshold": threshold}
+    options |= {"knee": knee, "on_boundary": on_boundary}
+    wanted = _shifts(bed, whole.value[len(bed.models) :], list(names))
+    if not wanted:
+        raise InputError(
+            f"no model of {given.name} has both accuracies of a shift of {bed.name}; it has "
+            f"{', '.join(given.settings[:8])}"
+        )
+    fit_set = {shift: bed.fit_set(shift, fit_on) for shift in wanted}
+    found, failed = [], []
+    for shift, models in wanted.items():
+        chosen = np.append(fit_set[shift], np.zeros(len(names), dtype=bool))
+        try:
+            judged = judge(whole, [shift], level=level, **options | {"models": chosen})
+        except InputError as error:
+            failed.append((shift.name, str(error)))
+            continue
+        found.append(judged.frame.filter(pl.col("model").is_in(list(models))))
+    if not found:
+        raise InputError(f"no shift of {bed.name} could be fitted: {failed[0][1]}")
+    frame = _ordered(pl.concat(found), names, fdr)
+    placed = set(frame["model"])
+    frame = _with_runs(frame, given)
+    not_placed = [name for name in given.model_names if name not in placed]
+    unmatched = tuple(s for s in given.settings if s not in matched)
+    return PlacedAll(
+        frame=frame,
+        notes=tuple(_notes(frame, fdr, unmatched, not_placed, failed)),
+        citation=bed.citation,
+        testbed=whole,
+        shifts=tuple(
+            {s.name: s for s in reversed(wanted) if s.name in set(frame["shift"])}.values()
+        ),
+        options=options,
+        level=level,
+        marked=(),
+        source=given.name,
+        fdr=fdr,
+        runs=_runs(frame),
+        not_matched=unmatched,
+        not_placed=tuple(not_placed),
+        not_computed=tuple(failed),
+    )
+
+
+def _matched(bed: Testbed, given: Testbed) -> dict[str, str]:
+    """Settings of the testbed by settings of the file: the same name, a shift's, or an alias."""
+    targets = {shift.name: shift.target for shift in bed.shifts}
+    found: dict[str, str] = {}
+    for setting in given.settings:
+        meant = setting if setting in bed.settings else targets.get(setting)
+        meant = meant or find_setting(bed.settings, setting)
+        if meant is not None and bed.metrics.get(meant) == given.metrics.get(setting):
+            if meant in found.values():
+                twice = next(s for s, one in found.items() if one == meant)
+                raise InputError(f"{given.name}: {twice!r} and {setting!r} are both {meant!r}")
+            found[setting] = meant
+    return found
+
+
+def _with_models(
+    bed: Testbed, given: Testbed, matched: Mapping[str, str]
+) -> tuple[Testbed, dict[str, str]]:
+    """The testbed with the file's models outside the fit set, and these models' own names."""
+    taken = set(bed.model_names)
+    again = {m: f"{m} ({given.name})" if m in taken else m for m in given.model_names}
+    value = np.full((len(again), len(bed.settings)), np.nan)
+    n = np.zeros(value.shape, dtype=np.int64)
+    for setting, meant in matched.items():
+        at = bed.setting_index(meant)
+        value[:, at] = given.accuracy(setting)
+        n[:, at] = np.where(given.size(setting) > 0, given.size(setting), bed.usual_size(meant))
+    parents = [again.get(p, p) if p is not None else None for p in given.models["parent"]]
+    info = given.models.select("kind").with_columns(
+        pl.Series("model", list(again.values())),
+        pl.lit(False).alias("in_fit_set"),
+        pl.Series("parent", parents, pl.String),
+        pl.lit(given.name).alias("testbed"),
+    )
+    known = (
+        bed.models
+        if "testbed" in bed.models.columns
+        else bed.models.with_columns(pl.lit(bed.name).alias("testbed"))
+    )
+    results = {
+        setting: replace(
+            one,
+            right=np.vstack([one.right, np.zeros((len(again), one.right.shape[1]), dtype=bool)]),
+            known=np.append(one.known, np.zeros(len(again), dtype=bool)),
+        )
+        for setting, one in bed.results.items()
+    }
+    whole = replace(
+        bed,
+        models=pl.concat([known, info], how="diagonal"),
+        value=np.vstack([bed.value, value]),
+        n=np.vstack([bed.n, n]),
+        results=results,
+    )
+    return whole, {new: old for old, new in again.items()}
+
+
+def _shifts(bed: Testbed, value: np.ndarray[Any, Any], names: list[str]) -> dict[Shift, set[str]]:
+    """Which models are judged on which shift: by its class twin, else by the whole ID set."""
+    there = np.isfinite(value)
+    found: dict[Shift, set[str]] = {}
+    for shift in bed.shifts:
+        target = there[:, bed.setting_index(shift.target)]
+        twin = target & there[:, [bed.setting_index(s) for s in shift.source]].all(axis=1)
+        found[shift] = {names[i] for i in np.flatnonzero(twin)}
+        if shift.full_source is not None:
+            whole = target & ~twin & there[:, bed.setting_index(shift.full_source)]
+            found[shift.on_full_source()] = {names[i] for i in np.flatnonzero(whole)}
+    return {shift: models for shift, models in found.items() if models}
+
+
+def _ordered(frame: pl.DataFrame, names: Mapping[str, str], fdr: float) -> pl.DataFrame:
+    """Rows in the order of the file, under its own names, false discoveries over all of them."""
+    q = pl.Series("q_value", benjamini_hochberg(frame["p_value"]), nan_to_null=True)
+    frame = frame.with_columns(q, (q <= fdr).alias("out_of_line"))
+    order = pl.col("model").replace_strict(
+        {m: i for i, m in enumerate(names)}, return_dtype=pl.Int64
+    )
+    return frame.sort(order, maintain_order=True).with_columns(
+        verdict().alias("verdict"), pl.col("model").replace(dict(names))
+    )
+
+
+def _with_runs(frame: pl.DataFrame, given: Testbed) -> pl.DataFrame:
+    if not {"run", "step"} <= set(given.models.columns):
+        return frame
+    steps = given.models.select("model", pl.col("run").cast(pl.String), pl.col("step"))
+    return frame.join(steps, on="model", how="left", maintain_order="left")
+
+
+def _runs(frame: pl.DataFrame) -> pl.DataFrame:
+    """Start, peak and final ρ of every run of two or more steps."""
+    if "run" not in frame.columns:
+        frame = frame.with_columns(run=pl.lit(None, pl.String), step=pl.lit(None, pl.Int64))
+    rows = frame.drop_nulls(["run", "step"]).sort("run", "step", maintain_order=True)
+    rho = pl.col("effective")
+    return (
+        rows.group_by("run", "shift", maintain_order=True)
+        .agg(
+            pl.len().alias("steps"),
+            rho.first().alias("start"),
+            rho.max().alias("peak"),
+            pl.col("step").get(rho.arg_max()).alias("peak_step"),
+            rho.last().alias("final"),
+            *(pl.col(end).last().alias(f"final_{end}") for end in ("low", "high")),
+        )
+        .filter(pl.col("steps") > 1)
+    )
+
+
+def _notes(
+    frame: pl.DataFrame,
+    fdr: float,
+    unmatched: tuple[str, ...],
+    not_placed: list[str],
+    failed: list[tuple[str, str]],
+) -> list[str]:
+    notes = [
+        "ρ in points. 'out of line': unusual among the baseline models at a false discovery rate "
+        f"of {fdr:g} over the whole table.",
+        *interval_notes(frame),
+        *caveat_notes(frame),
+        *failure_notes(failed),
+    ]
+    if unmatched:
+        more = f" and {len(unmatched) - 5} more" if len(unmatched) > 5 else ""
+        notes.append(f"Not in the testbed: {', '.join(unmatched[:5])}{more}.")
+    if not_placed:
+        notes.append(f"{counted(len(not_placed), 'model')} without both accuracies of a shift.")
+    return notes
