@@ -11,6 +11,7 @@ from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import benjamini_hochberg, check_level
 from shiftbed.display import Cell, Table, counted, interval, p_value, percent, points, records
 from shiftbed.errors import InputError
+from shiftbed.importing.models import UNSPECIFIED
 from shiftbed.records import Shift
 from shiftbed.results.caveats import (
     badges,
@@ -208,7 +209,8 @@ def _with_models(
         value[:, at] = given.accuracy(setting)
         n[:, at] = np.where(given.size(setting) > 0, given.size(setting), bed.usual_size(meant))
     parents = [again.get(p, p) if p is not None else None for p in given.models["parent"]]
-    info = given.models.select("kind").with_columns(
+    kind = pl.when(pl.col("kind") == UNSPECIFIED).then(pl.lit("own")).otherwise("kind")
+    info = given.models.select(kind.fill_null("own").alias("kind")).with_columns(
         pl.Series("model", list(again.values())),
         pl.lit(False).alias("in_fit_set"),
         pl.Series("parent", parents, pl.String),

@@ -286,8 +286,7 @@ def compare(
             record |= {f"{key}_{which}": row[key] for key in ("effective", "low", "high")}
             caveats += row["caveats"]
         record |= {"difference": gap.pop("effective"), **gap}
-        how = None if np.isnan(gap["low"]) else "paired" if gap["paired"] else "independent"
-        found.append({"interval": how, **record, "caveats": list(dict.fromkeys(caveats))})
+        found.append({**record, "caveats": list(dict.fromkeys(caveats))})
     frame = pl.DataFrame(found, schema_overrides={"caveats": pl.List(pl.String)}).with_columns(
         pl.Series("q_value", benjamini_hochberg([one["p_value"] for one in found]))
     )

@@ -234,7 +234,7 @@ def robustness_table(
     }
     few = joined.pop("few")[there]
     numbers = {name: values[there] for name, values in joined.items()}
-    numbers["interval"] = pl.Series("interval", numbers["interval"], dtype=pl.String)
+    numbers["interval"] = pl.Series("interval", numbers["interval"].tolist(), dtype=pl.String)
     trust = [testbed.trust(one).trusted for one in baselines]
     of_line = {
         "families": pl.Series([one.families for one in baselines], dtype=pl.Int64),
