@@ -97,6 +97,7 @@ def test_a_trajectory_is_the_robustness_of_its_steps(source: Source) -> None:
     wanted = table.sort("model")["effective"].to_numpy()
     np.testing.assert_allclose(made.curves[0].y, 100 * wanted)
     assert "mean of 2 runs: largest mean ρ" in made.notes[-1]
+    assert "step chosen on the other half of the runs" in made.notes[-1]
 
 
 def test_severity_lowers_accuracy(source: Source) -> None:

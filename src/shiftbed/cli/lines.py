@@ -184,6 +184,12 @@ def plan(
     models: int | None = Option(None, help="Baseline models."),
     id_images: int | None = Option(None, help="ID test images."),
     ood_images: int | None = Option(None, help="OOD test images."),
+    paired: bool | None = Option(
+        None,
+        "--paired/--unlike",
+        help="Answers per image will be kept; or the model will be unlike the baseline models.",
+    ),
+    families: int | None = Option(None, help="Families among the baseline models."),
     simulate: int = Option(0, help="Check the power by so many simulations."),
     level: opt.Level = 0.95,
     json: opt.AsJson = False,

@@ -1,17 +1,26 @@
 """How many images and baseline models it takes to detect an effective robustness (``plan``)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy.special import ndtri
 
+from shiftbed.analysis.families import ENOUGH
 from shiftbed.analysis.intervals import check_level
-from shiftbed.analysis.planning import QUESTIONS, Design, power_of, simulated_power, smallest
+from shiftbed.analysis.planning import (
+    QUESTIONS,
+    Design,
+    Question,
+    own_scatter,
+    power_of,
+    smallest,
+)
 from shiftbed.display import Cell, Result, Row, Table, number, percent, points, records
 from shiftbed.errors import InputError
-from shiftbed.records import Shift
+from shiftbed.records import ImageResults, Shift
 from shiftbed.results.lines import TESTBED, Source
 from shiftbed.testbed import Testbed, open_testbed
 
@@ -30,6 +39,8 @@ class Planned(Result):
     delta: float
     wanted_power: float
     design: Design
+    flags: tuple[str, ...]
+    """What is to be known about the promise."""
 
     def tables(self) -> Iterable[Table]:
         def needed(row: Row, column: str) -> str:
@@ -57,8 +68,9 @@ class Planned(Result):
     def to_dict(self) -> dict[str, Any]:
         about = {"testbed": self.testbed, "shift": self.shift, "delta": self.delta}
         about |= {"wanted_power": self.wanted_power}
-        keys = ("level", "accuracy", "models", "id_images", "ood_images", "scatter")
-        about |= {key: getattr(self.design, key) for key in keys}
+        keys = ["level", "accuracy", "models", "id_images", "ood_images", "scatter"]
+        keys += ["interval", "families"]
+        about |= {key: getattr(self.design, key) for key in keys} | {"flags": list(self.flags)}
         return {**about, "answers": records(self.frame)}
 
 
@@ -72,14 +84,19 @@ def plan(
     models: int | None = None,
     id_images: int | None = None,
     ood_images: int | None = None,
+    paired: bool | None = None,
+    families: int | None = None,
     simulate: int = 0,
     level: float = 0.95,
 ) -> Planned:
     """How many test images and baseline models it takes to detect ρ = ``delta`` (a fraction).
 
-    What is not given is taken from the testbed: the median baseline model's ID accuracy, its
-    number of baseline models, its test-set sizes. ``simulate`` checks the power by that many
-    simulated studies.
+    What is not given is taken from the testbed: the median baseline model's ID accuracy, its number
+    of baseline models and of their families, its test-set sizes. ``paired`` says that answers per
+    image will be kept (True), or that the model will be unlike the baseline models, so that its
+    errors are independent of theirs (False); else they are modelled. ``simulate`` checks the power
+    by that many simulated studies: models and images are drawn, and the model is placed by
+    ``place``.
 
     >>> plan(0.05).frame["models_needed"].to_list()
     [4, 4]
@@ -92,9 +109,11 @@ def plan(
         raise InputError(f"simulate must not be negative, got {simulate}")
     bed = open_testbed(testbed)
     given = {"accuracy": accuracy, "models": models}
-    given |= {"id_images": id_images, "ood_images": ood_images}
+    given |= {"id_images": id_images, "ood_images": ood_images, "families": families}
+    given |= {"paired": paired}
     made = design(bed, shift, level=level, **given)  # type: ignore[arg-type]
     answers = []
+    checked = simulated_power(made, delta, simulations=simulate) if simulate else {}
     for question in QUESTIONS:
         found = smallest(made, delta, question, power)
         answer: dict[str, Any] = {
@@ -105,13 +124,16 @@ def plan(
             "smallest_delta": found["delta"],
         }
         if simulate:
-            answer["simulated_power"] = simulated_power(made, delta, question, simulations=simulate)
+            answer["simulated_power"] = checked[question]
         answers.append(answer)
+    related = "" if made.families is None else f" of {made.families} families"
+    flags = tuple(_flags(made, delta))
     notes = (
-        f"Now: {made.models} baseline models, {made.id_images:,} ID and {made.ood_images:,} OOD "
-        f"images, ID accuracy {percent(made.accuracy)}.",
-        "measured: the interval of ρ leaves out 0 (conservative, images independent); "
+        f"Now: {made.models} baseline models{related}, {made.id_images:,} ID and "
+        f"{made.ood_images:,} OOD images, ID accuracy {percent(made.accuracy)}.",
+        f"measured: the {made.interval} interval of ρ leaves out 0; "
         "out-of-line: unusual among the baseline models.",
+        *(f"{flag[0].upper()}{flag[1:]}." for flag in flags),
     )
     return Planned(
         frame=pl.DataFrame(answers, schema_overrides={"ood_images_needed": pl.Int64}),
@@ -122,7 +144,19 @@ def plan(
         delta=delta,
         wanted_power=power,
         design=made,
+        flags=flags,
     )
+
+
+def _flags(made: Design, delta: float) -> Iterable[str]:
+    if made.families is not None and made.families < ENOUGH:
+        yield f"only {made.families} families: power may be less than said"
+    rare = min(made.accuracy, 1 - made.accuracy) * made.id_images
+    y = made.predicted + delta
+    if min(rare, min(y, 1 - y) * made.ood_images) < 30:
+        yield "fewer than 30 errors or right answers expected: power may be less than said"
+    if made.interval == "independent":
+        yield "an unlike model's errors are taken as independent of the baseline models'"
 
 
 def design(
@@ -133,6 +167,8 @@ def design(
     models: int | None = None,
     id_images: int | None = None,
     ood_images: int | None = None,
+    paired: bool | None = None,
+    families: int | None = None,
     level: float = 0.95,
 ) -> Design:
     """A design with what is not given taken from the testbed; of a broken line without its knee."""
@@ -142,6 +178,8 @@ def design(
     for name, value in wanted.items():
         if value is not None and value < 4:
             raise InputError(f"{name} must be at least 4, got {value}")
+    if families is not None and families < 3:
+        raise InputError(f"families must be at least 3, got {families}")
     found = testbed.shift(shift)
     if len(found.source) > 1:
         raise InputError(f"planning is for one ID setting; {found.name!r} has several")
@@ -155,16 +193,111 @@ def design(
             raise InputError(
                 f"the {what.upper()} test-set size is unknown in {testbed.name}; give {what}_images"
             )
-    return Design(
+    m = models or line.n
+    related = line.families
+    if families is None and related is not None:
+        families = min(max(round(related.n * m / line.n), 3), m)
+    if families is not None and families > m:
+        raise InputError(f"{m} models cannot have {families} families")
+    kinds = {True: "paired", False: "independent", None: "modelled"}
+    made = Design(
         accuracy=accuracy or float(baseline.scale.inverse(np.median(scaled))),
         slope=line.weights[0],
         intercept=line.intercept,
         scatter=line.sigma,
         spread=float(scaled.std()),
         centre=float(scaled.mean()),
-        models=models or line.n,
+        models=m,
         id_images=id_images or sizes[0],
         ood_images=ood_images or sizes[1],
         scale=baseline.scale,
         level=level,
+        families=families,
+        correlation=0.0 if families is None else 0.5 if related is None else related.correlation,
+        interval=kinds[paired],
     )
+    if not all(sizes):  # the scatter cannot be freed of image noise
+        return made
+    as_measured = replace(made, id_images=sizes[0], ood_images=sizes[1], models=line.n)
+    return replace(made, scatter=own_scatter(as_measured, line.sigma))
+
+
+SHIFT = Shift(name="planned", kind="natural-dataset", source=("id",), target="ood")
+_LATENT = 0.87
+"""How much two models' answers go together in simulated studies (tetrachoric correlation)."""
+
+
+def simulated_power(
+    design: Design, delta: float, *, simulations: int = 200, seed: int = 0
+) -> dict[Question, float]:
+    """The power of both questions by simulated studies, each placed by ``place``.
+
+    Baseline models get scaled accuracies N(centre, spread²) and scatter about the line, both shared
+    within families; images get difficulties, and a model is right where its ability exceeds
+    √r·difficulty + √(1−r)·noise. None of the closed form's approximations is used.
+    """
+    from shiftbed.results.place import place
+
+    rng = np.random.default_rng(seed)
+    hits = dict.fromkeys(QUESTIONS, 0)
+    for _ in range(simulations):
+        row = place(_simulated(design, delta, rng), model="planned", level=design.level).frame
+        low, high = row["low"][0], row["high"][0]
+        hits["measured"] += not low <= 0.0 <= high
+        hits["out-of-line"] += row["p_value"][0] < 1.0 - design.level
+    return {question: hits[question] / simulations for question in QUESTIONS}
+
+
+def _simulated(design: Design, delta: float, rng: np.random.Generator) -> Testbed:
+    """A testbed of the design's size with a model ``planned`` whose true ρ is delta."""
+    m = design.models
+    family = np.arange(m) if design.families is None else np.arange(m) % design.families
+    c = 0.0 if design.families is None else design.correlation
+
+    def drawn(spread: float) -> Any:
+        shared, alone = rng.normal(size=family.max() + 1)[family], rng.normal(size=m)
+        return spread * (np.sqrt(c) * shared + np.sqrt(1.0 - c) * alone)
+
+    x = design.centre + drawn(design.spread)
+    y = design.intercept + design.slope * x + drawn(design.scatter)
+    x, y = design.scale.inverse(x), design.scale.inverse(y)
+    truth = np.append(x, design.accuracy), np.append(y, design.predicted + delta)
+    sizes = design.id_images, design.ood_images
+    right = [_answers(p, n, design, rng) for p, n in zip(truth, sizes, strict=True)]
+    everyone = np.ones(m + 1, dtype=bool)
+    results = {}
+    if design.interval == "paired":
+        results = {
+            name: ImageResults(images=name, right=one, known=everyone)
+            for name, one in zip(("id", "ood"), right, strict=True)
+        }
+    unlike = design.interval == "independent"
+    models = pl.DataFrame(
+        {
+            "model": [*(f"m{i}" for i in range(m)), "planned"],
+            "kind": ["standard"] * m + ["unlike" if unlike else "own"],
+            "in_fit_set": [True] * m + [False],
+            "parent": pl.Series([None] * (m + 1), dtype=pl.String),
+            "family": [*(f"f{i}" for i in family), "planned"],
+        }
+    )
+    return Testbed(
+        name="simulated",
+        models=models,
+        settings=("id", "ood"),
+        value=np.column_stack([one.mean(axis=1) for one in right]),
+        n=np.tile(sizes, (m + 1, 1)),
+        shifts=(SHIFT,),
+        results=results,
+    )
+
+
+def _answers(p: Any, n: int, design: Design, rng: np.random.Generator) -> Any:
+    """(models, n): who is right; an unlike model's errors fall on images of their own."""
+    ability = ndtri(p)[:, None].astype(np.float32)
+    hard = rng.standard_normal(n, dtype=np.float32)
+    noise = rng.standard_normal((len(p), n), dtype=np.float32)
+    together = np.float32(_LATENT**0.5) * hard + np.float32((1 - _LATENT) ** 0.5) * noise
+    if design.interval == "independent":
+        together[-1] = noise[-1]
+    return ability > together

@@ -9,7 +9,7 @@ import polars as pl
 from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.intervals import pearson
 from shiftbed.analysis.metrics import reliability
-from shiftbed.analysis.trajectory import average_runs, peak
+from shiftbed.analysis.trajectory import average_runs, held_out_peak, peak
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Curve, Curves, Dots, Heatmap, Reference
 from shiftbed.records import Shift
@@ -223,8 +223,19 @@ def _mean(name: str, rows: pl.DataFrame, by: str) -> tuple[Curve, str]:
     return curve, (
         f"{name}: largest mean ρ {100 * best.value:+.2f} ± {100 * best.std_largest:.2f} points "
         f"(largest standard deviation over bins; {100 * best.std_there:.2f} in its own bin, "
-        f"n = {best.n}) at {100 * best.at:.1f} %."
+        f"n = {best.n}) at {100 * best.at:.1f} %.{_held_out(rows, by)}"
     )
+
+
+def _held_out(rows: pl.DataFrame, by: str) -> str:
+    """The peak at a step chosen on other runs, in words, where runs have steps in common."""
+    wide = rows.drop_nulls(["step", "effective"]).pivot(by, index="step", values="effective")
+    wide = wide.drop_nulls().sort("step")
+    if len(wide) < 2 or wide.width < 3:
+        return ""
+    found = held_out_peak(wide.drop("step").to_numpy().T, steps=wide["step"].to_numpy())
+    value, low, high = (100 * v for v in (found.peak.value, found.peak.low, found.peak.high))
+    return f" Free of its own noise: {value:+.2f} [{low:+.2f}, {high:+.2f}] ({found.rule})."
 
 
 def _run(name: str, rows: pl.DataFrame) -> Curve:
