@@ -97,7 +97,8 @@ def test_long(write, header):
     bed = import_results([write("a.csv", LONG.replace("value", header))])
     assert bed.settings == ("val", "v2")
     assert np.array_equal(bed.value, [[0.75, 0.5], [0.25, np.nan]], equal_nan=True)
-    assert bed.n.tolist() == [[50000, 10000], [0, 0]]
+    assert bed.n.tolist() == [[50000, 10000], [50000, 0]]  # 50,000 are ImageNet's by name
+    assert "n by the name of the test set: val 50,000" in bed.notes
     assert bed.models["kind"].to_list() == ["standard", "own"]
 
 

@@ -5,7 +5,7 @@ import pytest
 from shiftbed.importing import import_results
 
 ROWS = [
-    {"model": "resnet50", "setting": "val", "value": 0.75, "n": 50000},
+    {"model": "resnet50", "setting": "val", "value": 0.75, "n": 500},
     {"model": "resnet50", "setting": "v2", "value": 0.625, "n": None},
     {"model": "vgg16", "setting": "val", "value": 0.5},
 ]
@@ -15,7 +15,7 @@ def check(path):
     bed = import_results([path])
     assert bed.settings == ("val", "v2")
     assert bed.accuracy("val").tolist() == [0.75, 0.5]
-    assert bed.n.tolist() == [[50000, 0], [0, 0]]
+    assert bed.n.tolist() == [[500, 0], [0, 0]]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson", "a.json", "a"])

@@ -12,7 +12,6 @@ from shiftbed.importing.results import (
     LAYOUTS,
     SavedTestbed,
     import_results,
-    open_results,
     save_testbed,
 )
 
@@ -21,7 +20,6 @@ __all__ = [
     "ModelResults",
     "SavedTestbed",
     "import_results",
-    "open_results",
     "read_predictions",
     "save_testbed",
 ]

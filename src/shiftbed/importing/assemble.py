@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from shiftbed.display import counted
 from shiftbed.errors import InputError, shown, unknown
 from shiftbed.importing.models import (
     check_evaluated,
@@ -21,6 +22,7 @@ from shiftbed.importing.sizes import RecoveredSize, recover_size
 from shiftbed.reading.tables import LIMIT
 from shiftbed.records import ImageResults, Shift
 from shiftbed.testbed import Testbed, published
+from shiftbed.testbed.naming import sizes_by_name
 from shiftbed.testbed.select import Choice
 
 _LIMIT = 10**8
@@ -83,9 +85,18 @@ def assemble(
         citation=citation,
         licence=licence,
         source=source,
-        notes=tuple(notes),
     )
-    return replace(testbed, shifts=_shifts(testbed, parts, shifts, like))
+    named = sizes_by_name(testbed, testbed.test_sets)
+    notes += _by_name(testbed, named)
+    shifts = _shifts(testbed, parts, shifts, like)
+    return replace(testbed, n=named, shifts=shifts, notes=tuple(notes))
+
+
+def _by_name(testbed: Testbed, named: NDArray[np.int64]) -> list[str]:
+    """Which settings have their numbers of images by their name alone."""
+    filled = np.flatnonzero((named != testbed.n).any(axis=0))
+    sizes = [f"{testbed.settings[i]} {named[:, i].max():,}" for i in filled]
+    return [f"n by the name of the test set: {listing(sizes)}"] if sizes else []
 
 
 def _shared(like: Testbed, settings: Sequence[str]) -> str:
@@ -95,7 +106,7 @@ def _shared(like: Testbed, settings: Sequence[str]) -> str:
             f"like (--like): none of the settings is in {like.name}: {listing(settings)}; "
             "setting_names (--setting) gives them its names"
         )
-    return f"as in {like.name}: {listing(same)}"
+    return f"{len(same)} of {counted(len(settings), 'setting')} as in {like.name}"
 
 
 # --- cells -----------------------------------------------------------------------------------

@@ -7,11 +7,10 @@ A column from inside an object (``metadata.lr``) is also known by its last part.
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
+from shiftbed.catalogue import canonical
 from shiftbed.errors import InputError, shown, unknown
 from shiftbed.reading.tables import TextTable
-from shiftbed.testbed import PUBLISHED, published
 
 ROLES: Mapping[str, tuple[str, ...]] = {
     "model": (
@@ -62,7 +61,7 @@ _METADATA = re.compile(
     r"|param_count|parameters|g?flops(?:_[bg])?|g?macs|size|res|resolution|crop(?:_pct)?|batch|bs"
     r"|weight_decay|wd|decay|momentum|dropout|drop_path|drop_rate|smoothing|temperature|temp|alpha"
     r"|beta|gamma|eps|epsilon|sparsity|depth|width|layers?|heads|dim|year|date|rank|time|seconds"
-    r"|hours|runtime|latency|throughput|speed|memory|gpus?|samples_seen|classes|index|warmup"
+    r"|hours|runtime|latency|throughput|speed|gpu_memory|peak_memory|gpus?|samples_seen|classes|index|warmup"
     r"|mixup|cutmix|version|lambda|magnitude|train_images|n_train|num_train|unnamed_0)$"
 )
 _METRICS = re.compile(
@@ -95,14 +94,23 @@ def is_other_metric(table: TextTable, column: str) -> bool:
     return bool(_METRICS.search(leaf(table, column))) and not is_setting(column)
 
 
-@cache
-def _settings() -> frozenset[str]:
-    return frozenset(plain(one) for name in PUBLISHED for one in published(name).settings)
+def is_setting(name: str) -> bool:
+    """Whether a test set is known by that name."""
+    return canonical(name) is not None
 
 
-def is_setting(column: str) -> bool:
-    """Whether a column is called as a setting of a published testbed is."""
-    return plain(column) in _settings()
+def shorter(name: str) -> str:
+    """The name of a setting without what it measures or a folder of web datasets, where a test set
+    is known by that name only.
+
+    >>> shorter("imagenet_acc1"), shorter("wds/imagenetv2"), shorter("mine_acc1")
+    ('imagenet', 'imagenetv2', 'mine_acc1')
+    """
+    if is_setting(name):
+        return name
+    values = "|".join(one.replace("_", "[ _-]?") for one in ROLES["value"])
+    short = re.sub(rf"[ _.:/-]+(?:{values})$", "", name.removeprefix("wds/"), flags=re.IGNORECASE)
+    return short if is_setting(short) else name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,7 @@ from shiftbed.importing.columns import (
     is_setting,
     leaf,
     plain,
+    shorter,
 )
 from shiftbed.importing.identity import Identity, identify
 from shiftbed.importing.parts import FileResults, cells_of, listing, models_of
@@ -126,7 +127,7 @@ def _wide_settings(
             found.append(column)
     if not said:
         found = [c for c in found if c in columns.settings or not _out_of_range(table, c, found)]
-    short = {c: c for c in found}
+    short = {c: c if c in columns.settings else shorter(c) for c in found}
     nested = [c for c in found if c in table.nested]
     if nested:
         short |= _paths(table, nested)
@@ -194,7 +195,7 @@ def read_long(table: TextTable, units: Units, columns: Columns) -> FileResults:
     table, dropped = _one_metric(table, setting, metric)
     identity = identify(table, columns, columns.every(table, "setting"))
     assert identity.settings is not None
-    settings, models = identity.settings, identity.models
+    settings, models = _shorter(identity.settings, columns), identity.models
     near = {role: next(iter(some.values())) for role, some in beside(table, [value_column]).items()}
     size = columns.find(table, "n") or near.get("n")
     metrics, accuracy = _metrics(table, settings, metric)
@@ -233,6 +234,13 @@ def read_long(table: TextTable, units: Units, columns: Columns) -> FileResults:
         bounds=tuple(bounds_of(table, settings, value, n, value_column, *ends)),
         notes=(_note(table, identity, shown_as, unit.words, names, described, left), *dropped),
     )
+
+
+def _shorter(settings: pl.Series, columns: Columns) -> pl.Series:
+    """The settings by names that are known, unless two of them would be one."""
+    names = settings.unique(maintain_order=True).to_list()
+    new = {one: one if one in columns.settings else shorter(one) for one in names}
+    return settings if len(set(new.values())) < len(new) else settings.replace(new)
 
 
 def _value_column(table: TextTable, columns: Columns) -> tuple[str, str | None]:

@@ -23,7 +23,8 @@ from shiftbed.importing.units import Unit, Units, check_units
 from shiftbed.reading.tables import TextTable, is_archive, read_bytes, read_table, table_of
 from shiftbed.records import Shift
 from shiftbed.store import PredictionStore
-from shiftbed.testbed import Testbed, is_testbed, open_testbed, write_testbed
+from shiftbed.testbed import Testbed, open_testbed, write_testbed
+from shiftbed.testbed.naming import find_setting
 from shiftbed.testbed.select import Choice
 
 LAYOUTS = ("wide", "long", "timm", "open_clip", "predictions")
@@ -98,6 +99,9 @@ def import_results(
         else:
             parts += [of_predictions(next(united)) for _ in one]
     _check_used("setting or file", setting_names, keys)
+    other = None if like is None else open_testbed(like)
+    if other is not None:
+        parts = [_called_as_in(other, part) for part in parts]
     own = {one for part in parts for c in ("model", "setting") for one in part.cells[c].unique()}
     files = {key for one in tables for key in file_keys(one.path)}
     _check_used("setting, model or file", units or {}, own | files)
@@ -105,7 +109,7 @@ def import_results(
     return assemble(
         parts,
         about=[_about(n, one, chosen) for n, one in enumerate(described, 1)],
-        like=None if like is None else open_testbed(like),
+        like=other,
         level=check_level(level),
         name=name or _default_name(listed),
         sizes=sizes,
@@ -117,24 +121,14 @@ def import_results(
     )
 
 
-def open_results(
-    source: "str | Path | pl.DataFrame | Testbed | PredictionStore", **options: Any
-) -> Testbed:
-    """Anything with results in it as a testbed: a testbed, its file, a published one by its name
-    and a store as ``open_testbed`` has them, every other file as ``import_results`` reads it.
-
-    ``options`` are those of ``import_results``; they say nothing of what is a testbed already.
-
-    >>> open_results("openclip").name
-    'openclip'
-    """
-    if isinstance(source, pl.DataFrame):
-        return import_results(source, **options)
-    if isinstance(source, str | Path):
-        path = Path(source)
-        if path.is_file() and not is_testbed(path):
-            return import_results(path, **options)
-    return open_testbed(source)
+def _called_as_in(like: Testbed, part: FileResults) -> FileResults:
+    """The file's settings under the names that another testbed has for the same test sets."""
+    names = dict(part.names)
+    for setting in part.cells["setting"].unique(maintain_order=True):
+        there = find_setting(like.settings, setting)
+        if setting not in names and there is not None and there not in names.values():
+            names[setting] = there
+    return replace(part, names=names)
 
 
 def _about(number: int, given: "str | Path | pl.DataFrame", columns: Columns) -> FileResults:

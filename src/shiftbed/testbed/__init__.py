@@ -8,7 +8,7 @@ from pathlib import Path
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore
 from shiftbed.testbed.families import families, family_of
-from shiftbed.testbed.files import is_testbed, read_testbed, write_testbed
+from shiftbed.testbed.files import read_testbed, write_testbed
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import choose
 from shiftbed.testbed.stored import testbed_from_store
@@ -19,7 +19,6 @@ __all__ = [
     "choose",
     "families",
     "family_of",
-    "is_testbed",
     "open_testbed",
     "published",
     "read_testbed",

@@ -71,21 +71,6 @@ def _pack(testbed: Testbed, rows: Any, columns: Any) -> list[bytes | None]:
     return packed
 
 
-def is_testbed(path: str | Path) -> bool:
-    """Whether a file is a testbed file.
-
-    >>> is_testbed(__file__)
-    False
-    """
-    try:
-        with Path(path).open("rb") as file:
-            start = file.read(4)
-            whole = io.BytesIO(start + file.read()) if start == b"PAR1" else None
-        return whole is not None and "shiftbed" in pl.read_parquet_metadata(whole)
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        return False
-
-
 def read_testbed(path: str | Path) -> Testbed:
     """Read a testbed file, refusing anything that is not one."""
     path = Path(path)
