@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ import shiftbed as sb
 from shiftbed.page.document import chart_json, page, plain, waiting_page
 from shiftbed.page.findings import findings
 from shiftbed.page.report import report as write_report
+from shiftbed.testbed.combine import combine
 from tests.page.conftest import HOSTILE, SETTING
 
 
@@ -99,6 +101,31 @@ def test_own_models_among_published_ones(tmp_path, imagenet):
     )
     line = imagenet.fit("imagenet-v2", bootstrap=0)
     assert found.frame["slopes"][0].to_list() == pytest.approx(list(line.weights))
+
+
+def test_testbeds_with_other_names_share_one_scatter(tmp_path, imagenet):
+    sources = ["imagenet-testbed-2020", "openclip"]
+    found = write_report(sources, tmp_path / "r.html", shifts=["imagenet-v2"])
+    data, _ = data_of(tmp_path / "r.html")
+    assert [data["titles"].count(title) for title in ("ImageNet", "ImageNetV2")] == [1, 1]
+    shift = next(one for one in data["shifts"] if one["name"] == "imagenet-v2")
+    x, y = (data["value"][at] for at in (shift["source"][0], shift["target"]))
+    both = [i for i in range(len(x)) if x[i] is not None and y[i] is not None]
+    judged = [i for i, rho in enumerate(shift["robustness"]["effective"]) if rho is not None]
+    assert both == judged
+    assert len(both) > 310
+    clip = data["models"]["name"].index("ViT-B-32/openai")
+    assert shift["robustness"]["effective"][clip] == pytest.approx(0.0571, abs=5e-5)
+    assert shift["line"]["n"] == 78
+    assert found.to_dict()["notes"] == list(found.notes)
+    assert any("32 not" in text for _, text in found.findings.sentences)
+
+
+def test_own_models_beyond_ten_are_counted(imagenet):
+    own = replace(imagenet.where("model=resnet50*"), name="mine")
+    found = findings(combine([imagenet, own]), ["imagenet-v2"])
+    count = int(np.isfinite(own.accuracy("val") + own.accuracy(SETTING)).sum())
+    assert any(text.startswith(f"{count - 10} more of the models") for _, text in found.sentences)
 
 
 def test_values_json_has():

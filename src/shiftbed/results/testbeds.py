@@ -63,20 +63,22 @@ class Described(Result):
         if self.settings:
             columns = {
                 "setting": "setting",
+                "title": "title",
                 "metric": "metric",
                 "n": lambda row: row["n"] or "unknown",
             }
-            yield Table.of("Settings", _settings(bed), columns, left=2)
+            yield Table.of("Settings", _settings(bed), columns, left=3)
         if self.models:
             first = bed.shifts[0].source[0] if bed.shifts else bed.settings[0]
             columns = {
                 "model": "model",
                 "kind": "kind",
                 "in fit set": lambda row: "yes" if row["in_fit_set"] else "",
-                first: ("accuracy", percent),
+                "family": lambda row: row.get("family") or "",
+                bed.title_of(first): ("accuracy", percent),
             }
             rows = bed.models.with_columns(pl.Series("accuracy", bed.accuracy(first)))
-            yield Table.of("Models", rows, columns, left=3)
+            yield Table.of("Models", rows, columns, left=4)
         yield Table(notes=self.notes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,6 +128,7 @@ def _settings(bed: Testbed) -> list[dict[str, Any]]:
     return [
         {
             "setting": setting,
+            "title": bed.title_of(setting),
             "n": bed.usual_size(setting) or None,
             "metric": bed.metrics.get(setting, "accuracy"),
         }

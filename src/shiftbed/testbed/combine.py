@@ -16,6 +16,9 @@ from shiftbed.testbed.naming import identity_of, sizes_by_name, title_of
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.same_models import same_models
 
+NAMED = 5
+"""Settings without a match that are named; of more only the number is told."""
+
 
 def combine(testbeds: Sequence[Testbed]) -> Testbed:
     """All models of the testbeds in all their settings; what is one test set is one setting.
@@ -76,7 +79,8 @@ def combine(testbeds: Sequence[Testbed]) -> Testbed:
     )
     shifts, left_out = _shifts(renamed, whole)
     notes = [note for bed in testbeds for note in bed.notes]
-    notes += [*_size_notes(renamed, settings, whole), *_left_out(left_out, first)]
+    notes += [*_matched(renamed), *_size_notes(renamed, settings, whole)]
+    notes += _left_out(left_out, first)
     return replace(whole, shifts=shifts, notes=tuple(notes))
 
 
@@ -224,6 +228,18 @@ def _same_as(
                 ]
         found += same
     return pl.Series("same_as", found, dtype=pl.String)
+
+
+def _matched(renamed: Sequence[Testbed]) -> Iterator[str]:
+    """How many settings of each testbed the first one has as well, and which are left where few."""
+    there = set(renamed[0].settings)
+    for bed in renamed[1:]:
+        left = [s for s in bed.settings if s not in there]
+        named = f" ({', '.join(left)})" if 0 < len(left) <= NAMED else ""
+        yield (
+            f"{bed.name}: {len(bed.settings) - len(left)} of its {len(bed.settings)} settings are "
+            f"also in {renamed[0].name}, {len(left)} not{named}"
+        )
 
 
 def _size_notes(
