@@ -83,9 +83,7 @@ def test_what_disagrees_or_is_left_out_is_said(three):
     assert three.notes[0] == (
         "timm: 7 of its 8 settings are also in imagenet-testbed-2020, 1 not (imagenet_real)"
     )
-    assert three.notes[1].endswith(
-        "6 of its 38 settings are also in imagenet-testbed-2020, 32 are not"
-    )
+    assert three.notes[1].endswith("6 of its 38 settings are also in imagenet-testbed-2020, 32 not")
     assert any("ImageNet-Sketch" in n and "50,000" in n and "50,889" in n for n in three.notes)
     assert any(n.startswith("imagenet-real of timm is left out") for n in three.notes)
     assert "imagenet-real" not in {shift.name for shift in three.shifts}
