@@ -149,3 +149,35 @@ def test_missing_accuracies_are_left_out_by_name():
     y = y.copy()
     y[2] = np.nan
     assert fit_baseline(x, y, models=[f"m{i}" for i in range(10)]).left_out == ("m2",)
+
+
+@pytest.mark.parametrize("estimator", ["huber", "theil-sen"])
+def test_robust_fits_are_those_of_statsmodels_and_scipy(estimator):
+    from scipy.stats import theilslopes
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 1, 50)
+    y = 0.8 * x + 0.1 * rng.normal(size=50)
+    y[:4] += 2.0
+    line = fit_baseline(expit(x), expit(y), estimator=estimator, bootstrap=0)
+    if estimator == "huber":
+        reference = sm.RLM(y, sm.add_constant(x), M=sm.robust.norms.HuberT()).fit(
+            scale_est=sm.robust.scale.mad, update_scale=True
+        )
+        expected = reference.params
+        assert [line.intercept, line.weights[0]] == pytest.approx(expected, abs=5e-3)
+    else:
+        slope = theilslopes(y, x).slope
+        assert line.weights[0] == pytest.approx(slope)
+        assert line.intercept == pytest.approx(np.median(y - slope * x))
+    plain = fit_baseline(expit(x), expit(y), bootstrap=0)
+    assert abs(line.intercept) < 0.05 < plain.intercept
+
+
+def test_unknown_estimators_are_refused():
+    x, y = np.linspace(0.2, 0.8, 10), np.linspace(0.1, 0.7, 10)
+    with pytest.raises(InputError, match="estimator must be one of least-squares, huber"):
+        fit_baseline(x, y, estimator="ridge")
+    both = np.column_stack([x, x**2])
+    with pytest.raises(InputError, match="theil-sen is defined for one ID setting"):
+        fit_baseline(both, y, estimator="theil-sen")

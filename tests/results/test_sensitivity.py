@@ -7,7 +7,13 @@ from shiftbed.results.sensitivity import sensitivity
 
 def test_every_choice_is_the_fit_it_says(imagenet):
     found = sensitivity(imagenet, "resnet50_augmix", "objectnet")
-    assert len(found.frame) == 3 * 3 * 3 + 3 * 3 * 2  # with the threshold only on its own axis
+    fits = found.frame.filter(estimator="least-squares")
+    assert len(fits) == 3 * 3 * 3 + 3 * 3 * 2  # with the threshold only on its own axis
+    assert found.frame["estimator"].value_counts(sort=True).rows() == [
+        ("least-squares", 45),
+        ("huber", 5),
+        ("theil-sen", 3),
+    ]
     row = found.frame.filter(
         pl.col("fit_set") == "all",
         pl.col("scale") == "probit",
@@ -24,7 +30,7 @@ def test_every_choice_is_the_fit_it_says(imagenet):
 def test_signs(imagenet):
     sure = sensitivity(imagenet, "efficientnet-l2-noisystudent", "imagenet-v2")
     assert sure.sign_survives
-    assert sure.out_of_line == len(sure.values)
+    assert sure.out_of_line >= 18  # of 22; with all models in the fit set it is one of many
     unsure = sensitivity(imagenet, "resnet50_augmix", "imagenet-a")
     assert not unsure.sign_survives
 

@@ -28,6 +28,7 @@ from shiftbed.scales import LOGIT, Scale, scale
 
 Floats = NDArray[np.float64]
 OnBoundary = Literal["raise", "drop", "clip"]
+Estimator = Literal["least-squares", "huber", "theil-sen"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -206,6 +207,7 @@ def fit_baseline(
     sizes: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     families: Sequence[str | None] | None = None,
+    estimator: Estimator = "least-squares",
     on_boundary: OnBoundary = "raise",
     bootstrap: int = 1000,
     seed: int = 0,
@@ -219,7 +221,10 @@ def fit_baseline(
     ``knee`` splits the models at that x into two separate lines; a model exactly on it belongs
     to neither. ``weights`` makes it weighted least squares. ``families`` (m,) says which models
     are related (see ``analysis.families``; None is a family of its own): the line stays as it
-    is, its uncertainty is taken by family, and so is the bootstrap.
+    is, its uncertainty is taken by family, and so is the bootstrap. ``estimator`` is a choice
+    to see how far single models matter: huber (least squares with Huber's weights, k = 1.345) or
+    theil-sen (the median of the slopes between all pairs of models; one ID setting); intervals
+    are then those of least squares about that line.
 
     >>> line = fit_baseline([0.5, 0.6, 0.7, 0.8], [0.4, 0.5, 0.61, 0.72])
     >>> line.n, round(line.weights[0], 3), round(line.r2, 3)
@@ -233,6 +238,11 @@ def fit_baseline(
         raise InputError(f"x has {len(points)} models but y has {len(target)}")
     if on_boundary not in get_args(OnBoundary):
         raise InputError(f"on_boundary must be raise, drop or clip, got {on_boundary!r}")
+    if estimator not in get_args(Estimator):
+        options = ", ".join(get_args(Estimator))
+        raise InputError(f"estimator must be one of {options}, got {estimator!r}")
+    if estimator == "theil-sen" and k > 1:
+        raise InputError("estimator theil-sen is defined for one ID setting only")
     if bootstrap < 0:
         raise InputError(f"bootstrap must not be negative, got {bootstrap}")
     names = tuple(models) if models is not None else tuple(f"model {i}" for i in range(len(target)))
@@ -276,7 +286,12 @@ def fit_baseline(
         _check_design(a, [settings[i] for i in range(k)], where + side)
         noise = binomial_variance(table[rows, :k], images[rows, :k])
         noise = noise * chosen.derivative(table[rows, :k]) ** 2
-        solved = _solve(a, scaled[rows, k], row_weights[rows])
+        weigh = row_weights[rows]
+        if estimator == "huber":
+            weigh = huber_weights(a, scaled[rows, k], weigh)
+        solved = _solve(a, scaled[rows, k], weigh)
+        if estimator == "theil-sen":
+            solved |= _theil_sen(a, scaled[rows, k], weigh)
         clusters = None
         if related is not None and len(set(related[rows])) < len(rows):
             fit = solved["residuals"], solved["row_weights"], solved["gram_inverse"]
@@ -288,7 +303,7 @@ def fit_baseline(
                 **solved,
                 noise=noise,
                 fitted=rows,
-                draws=_bootstrap(a, scaled[rows, k], row_weights[rows], bootstrap, seed, clusters),
+                draws=_bootstrap(a, scaled[rows, k], weigh, bootstrap, seed, clusters),
                 families=clusters,
             )
         )
@@ -342,6 +357,37 @@ def _solve(a: Floats, y: Floats, w: Floats) -> dict[str, Any]:
         "residuals": residuals,
         "row_weights": w,
     }
+
+
+def huber_weights(a: Floats, y: Floats, w: Floats) -> Floats:
+    """w·min(1, k s/|r|) after iterating: k = 1.345, s the median absolute residual/0.6745.
+
+    95 % as efficient as least squares where scatter is normal (Huber 1981).
+    """
+    weights = w.copy()
+    for _ in range(50):
+        root = np.sqrt(weights)
+        theta = np.linalg.lstsq(a * root[:, None], y * root, rcond=None)[0]
+        off = np.abs(y - a @ theta)
+        limit = 1.345 * max(float(np.median(off)) / 0.6745, 1e-12)
+        new = w * np.minimum(1.0, limit / np.maximum(off, 1e-300))
+        if np.abs(new - weights).max() < 1e-8:
+            break
+        weights = new
+    return np.asarray(weights)
+
+
+def _theil_sen(a: Floats, y: Floats, w: Floats) -> dict[str, Any]:
+    """The median slope over all pairs of models and the median of y − slope·x (Sen 1968)."""
+    x = a[:, 1]
+    i, j = np.triu_indices(len(x), 1)
+    apart = x[i] != x[j]
+    slope = float(np.median((y[j] - y[i])[apart] / (x[j] - x[i])[apart]))
+    theta = np.array([float(np.median(y - slope * x)), slope])
+    residuals = y - a @ theta
+    w = w / w.mean()
+    sigma = float(np.sqrt((w * residuals) @ residuals / (len(y) - 2)))
+    return {"coefficients": theta, "residuals": residuals, "sigma": sigma}
 
 
 def _bootstrap(

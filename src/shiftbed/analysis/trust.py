@@ -13,8 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtrc
 
-from shiftbed.analysis.baseline import Baseline, fit_baseline
+from shiftbed.analysis.baseline import Baseline, Line, fit_baseline
 from shiftbed.analysis.intervals import check_fractions, quadratic
+from shiftbed.analysis.residuals import (
+    bend,
+    hidden_outliers,
+    skewness,
+    spread_trend,
+    standardised,
+)
 from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.scales import scale as scale_of
@@ -43,6 +50,12 @@ class Limits:
     p_value: float = 0.01
     curvature: float = 0.02
     """A square term that is significant at ``p_value`` adds less than this to R²."""
+    skewness: float = 1.5
+    """Skewness of the residuals, significant at ``p_value``, at most this to either side."""
+    spread: float = 0.4
+    """Rank correlation of |residual| with ID accuracy, significant at ``p_value``, at most this."""
+    outliers: float = 0.04
+    """At most this share of models (and at most 2) lie 4 standard deviations off a robust fit."""
     groups: float = 0.05
     """Lines by group, significantly better at ``p_value``, add less than this to R²."""
 
@@ -95,10 +108,10 @@ def trust_line(
     already.
 
     >>> x = np.linspace(0.5, 0.9, 40)
-    >>> trust_line(x, 0.8 * x + 0.01 * np.sin(40 * x)).trusted
+    >>> trust_line(x, 0.8 * x + 0.01 * np.sin(40 * x), scale="linear").trusted
     True
-    >>> trust_line(x, (x - 0.4) ** 4 + 0.1).reasons[0][:44]
-    'curved: a square term explains a further 5.9'
+    >>> trust_line(x, (x - 0.4) ** 4 + 0.1).reasons[0][:38]
+    'curved: a curve explains a further 5.9'
     """
     limits = limits or Limits()
     points = np.column_stack([check_fractions(x), check_fractions(y)])
@@ -141,7 +154,7 @@ def trust_baseline(line: Baseline, *, edge: int = 0, limits: Limits = FOR_ROBUST
     ``edge`` counts the chosen models that are at exactly 0 or 1 and were left out.
 
     >>> x = np.linspace(0.5, 0.9, 40)
-    >>> trust_baseline(fit_baseline(x, 0.8 * x + 0.01 * np.sin(40 * x))).trusted
+    >>> trust_baseline(fit_baseline(x, 0.8 * x + 0.01 * np.sin(40 * x), scale="linear")).trusted
     True
     """
     checks = [_boundary(edge, line.n + edge, line.scale, limits)]
@@ -185,7 +198,53 @@ def _of_fit(line: Baseline, limits: Limits) -> list[Check]:
         _check("support", reach, limits.support, reach >= limits.support, about_reach),
         *_single_models(line, limits),
         _curvature(line, limits),
+        *_scatter(line, limits),
     ]
+
+
+def _scatter(line: Baseline, limits: Limits) -> list[Check]:
+    """Is scatter skewed, uneven, or due to models that hide each other?"""
+    if min(piece.n for piece in line.lines) < limits.models:
+        text = "too few models to look at their scatter"
+        return [
+            _check(name, None, getattr(limits, name), None, text)
+            for name in ("skewness", "spread", "outliers")
+        ]
+    residuals = [standardised(piece) for piece in line.lines]
+    skews = [skewness(r) for r in residuals]
+    trends = [
+        spread_trend(piece.design[:, 1], r) for piece, r in zip(line.lines, residuals, strict=True)
+    ]
+    found = []
+    for name, parts, about in (
+        (
+            "skewness",
+            skews,
+            "baseline models scatter to one side (skewness {:.1f}, p = {:.2g}): "
+            "p-values are too small there",
+        ),
+        (
+            "spread",
+            trends,
+            "baseline models scatter more at one end of ID accuracy (rank "
+            "correlation {:.2f}, p = {:.2g}): p-values are too small there",
+        ),
+    ):
+        limit = getattr(limits, name)
+        worst = max(parts, key=lambda one: (one.p_value < limits.p_value) * abs(one.effect))
+        passed = not (worst.p_value < limits.p_value and abs(worst.effect) > limit)
+        text = about.format(worst.effect, worst.p_value)
+        found.append(_check(name, worst.effect, limit, passed, text))
+    names = [
+        line.models[sum(p.n for p in line.lines[:i]) + int(at)]
+        for i, piece in enumerate(line.lines)
+        for at in hidden_outliers(piece)
+    ]
+    share = len(names) / line.n
+    passed = len(names) <= 2 or share <= limits.outliers
+    listed = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+    text = f"{len(names)} models are far from a robust fit and may hide each other: {listed}"
+    return [*found, _check("outliers", share, limits.outliers, passed, text)]
 
 
 def _single_models(line: Baseline, limits: Limits) -> list[Check]:
@@ -218,6 +277,9 @@ def _curvature(line: Baseline, limits: Limits) -> Check:
         gain, f, dof = _added(piece.design, z**2, y)
         if dof >= 1:
             p = float(fdtrc(z.shape[1], dof, f))
+            ranges = _ranges(piece, y, limits)
+            if ranges is not None and ranges[0] > gain:
+                gain, p = ranges
             bent = p < limits.p_value and gain >= limits.curvature
             if worst is None or (bent, gain) > (worst[1] < limits.p_value, worst[0]):
                 worst = (gain, p)
@@ -226,8 +288,19 @@ def _curvature(line: Baseline, limits: Limits) -> Check:
         return _check("curvature", None, limits.curvature, None, text)
     gain, p = worst
     passed = not (p < limits.p_value and gain >= limits.curvature)
-    text = f"curved: a square term explains a further {100 * gain:.1f} % (p = {p:.2g})"
+    text = f"curved: a curve explains a further {100 * gain:.1f} % (p = {p:.2g})"
     return _check("curvature", gain, limits.curvature, passed, text)
+
+
+def _ranges(piece: Line, y: Floats, limits: Limits) -> tuple[float, float] | None:
+    """Gain in R² from five ranges of x, and the p-value of the rank test, if it is significant."""
+    if piece.n < 25:
+        return None
+    found = bend(piece.design[:, 1], piece.residuals)
+    if found.p_value >= limits.p_value:
+        return None
+    total = max(float(((y - y.mean()) ** 2).sum()), 1e-300)
+    return found.effect * float((piece.residuals**2).sum()) / total, found.p_value
 
 
 def _groups(line: Baseline, groups: Sequence[str | float | None] | None, limits: Limits) -> Check:

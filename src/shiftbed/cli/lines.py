@@ -80,6 +80,7 @@ def fit(
         False, "--weighted", help="Weigh baseline models by their test-set sizes."
     ),
     families: opt.Families = "known",
+    estimator: opt.Estimator = "least-squares",
     on_boundary: opt.Boundary = "raise",
     by: str | None = Option(None, help="One line per value of this column of models."),
     choose_ids: bool = Option(

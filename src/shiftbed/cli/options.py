@@ -48,6 +48,10 @@ Families = Annotated[
         help="Models of a family count as related (known) or as independent of each other (none)."
     ),
 ]
+Estimator = Annotated[
+    str,
+    Option("--fit", help="least-squares, or a robust fit to compare with: huber, theil-sen."),
+]
 Boundary = Annotated[
     str,
     Option("--on-boundary", help="Accuracies of exactly 0 or 1 in the fit: raise, drop or clip."),

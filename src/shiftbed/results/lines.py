@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
-from shiftbed.analysis.baseline import Baseline, Line, OnBoundary
+from shiftbed.analysis.baseline import Baseline, Estimator, Line, OnBoundary
 from shiftbed.analysis.id_sets import IdSets, examine, partial_residuals
 from shiftbed.analysis.intervals import check_level
 from shiftbed.display import (
@@ -166,6 +166,7 @@ def fit(
     knee: float | str | None = "published",
     weighted: bool = False,
     families: FamilyChoice = "known",
+    estimator: Estimator = "least-squares",
     on_boundary: OnBoundary = "raise",
     by: str | None = None,
     choose_ids: bool = False,
@@ -196,6 +197,7 @@ def fit(
         "knee": knee,
         "weighted": weighted,
         "families": families,
+        "estimator": estimator,
         "on_boundary": on_boundary,
         "bootstrap": bootstrap,
         "seed": seed,

@@ -7,11 +7,12 @@ people choose differently, and see whether the sign of ρ survives.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
 
+from shiftbed.analysis.baseline import Estimator
 from shiftbed.display import (
     Cell,
     Result,
@@ -33,8 +34,8 @@ from shiftbed.testbed.record import Testbed
 class Sensitivity(Result):
     """ρ of one model on one shift under every choice.
 
-    ``frame`` has a row per choice: fit_set, scale, id, threshold, knee, n, r2, effective, low,
-    high, p_value, why (not).
+    ``frame`` has a row per choice: fit_set, scale, id, threshold, knee, estimator, n, r2,
+    effective, low, high, p_value, why (not).
     """
 
     model: str
@@ -75,6 +76,7 @@ class Sensitivity(Result):
             "ID": "id",
             "x ≥": lambda row: percent(row["threshold"], 0),
             "knee": ("knee", percent),
+            "fit": "estimator",
             "n": "n",
             "R²": lambda row: number(row["r2"], 3),
             "ρ": lambda row: points(row["effective"]) or row["why"],
@@ -104,7 +106,8 @@ def sensitivity(
     - scale: linear, probit, logit;
     - ID: the class twin, the whole ID set, both at once (a plane), where the model has them;
     - threshold: none, and the one the published figures use;
-    - knee: the published one and none, where there is one.
+    - knee: the published one and none, where there is one;
+    - estimator: for the testbed's own fit set on the logit scale, Huber's and Theil–Sen's too.
 
     A combination that cannot be computed is a row with the reason.
     """
@@ -112,13 +115,18 @@ def sensitivity(
     row = testbed.model_index(model)
     name = testbed.model_names[row]
     rows = []
-    for fit_set, scale, source, threshold, knee in product(
+    for fit_set, scale, source, threshold, knee, estimator in product(
         _fit_sets(testbed),
         SCALES,
         _sources(testbed, base, row),
         [None, base.threshold] if base.threshold else [None],
         [True, False] if base.knee else [None],
+        get_args(Estimator),
     ):
+        if estimator != "least-squares" and (fit_set != "fit-set" or scale != "logit"):
+            continue
+        if estimator == "theil-sen" and len(source) > 1:
+            continue  # a median of slopes is defined on one axis
         if knee and len(source) > 1:
             continue  # a knee is defined on one axis
         if threshold and source[0] != base.source[0]:
@@ -126,6 +134,7 @@ def sensitivity(
         at = base.knee if source == base.source else base.full_knee
         variant = replace(base, source=source, knee=at if knee else None, full_source=None)
         options: dict[str, Any] = {"scale": scale, "models": fit_set, "threshold": threshold}
+        options["estimator"] = estimator
         rows.append(
             {
                 "fit_set": fit_set,
@@ -133,6 +142,7 @@ def sensitivity(
                 "id": " + ".join(source),
                 "threshold": threshold,
                 "knee": variant.knee,
+                "estimator": estimator,
                 **_one(testbed, variant, row, options, level),
             }
         )
@@ -146,6 +156,7 @@ def sensitivity(
 _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     **dict.fromkeys(("fit_set", "scale", "id"), pl.String),
     **dict.fromkeys(("threshold", "knee"), pl.Float64),
+    "estimator": pl.String,
     "n": pl.Int64,
     **dict.fromkeys(("r2", "effective", "low", "high", "p_value"), pl.Float64),
     "why": pl.String,

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from shiftbed.analysis.baseline import Baseline, OnBoundary, fit_baseline
+from shiftbed.analysis.baseline import Baseline, Estimator, OnBoundary, fit_baseline
 from shiftbed.analysis.difference import Difference
 from shiftbed.analysis.intervals import check_fractions, clopper_pearson
 from shiftbed.analysis.robustness import Robustness
@@ -177,6 +177,7 @@ class Testbed:
         knee: float | str | None = PUBLISHED_KNEE,
         weighted: bool = False,
         families: FamilyChoice = "known",
+        estimator: Estimator = "least-squares",
         on_boundary: OnBoundary = "raise",
         bootstrap: int = 1000,
         seed: int = 0,
@@ -187,7 +188,7 @@ class Testbed:
         uses the whole ID set as x; ``knee`` breaks the line in two there (default: where the
         published one breaks; ``"none"`` or None: nowhere); ``weighted`` weighs models by
         1/(Σ 1/n) over the test sets. ``families="none"`` counts models of a family as
-        independent.
+        independent; ``estimator`` fits by huber or theil-sen instead of least squares.
         """
         shift = self.shift(shift)
         shift = shift.on_full_source() if full_source else shift
@@ -225,6 +226,7 @@ class Testbed:
             sizes=sizes,
             weights=weights,
             families=None if related is None else [related[i] for i in chosen],
+            estimator=estimator,
             on_boundary=on_boundary,
             bootstrap=bootstrap,
             seed=seed,
