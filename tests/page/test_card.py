@@ -13,7 +13,7 @@ def test_numbers_are_those_of_the_testbed(imagenet):
     text = card("resnet50_augmix", imagenet, shifts=["imagenet-v2"]).to_markdown()
     row = imagenet.effective_robustness("imagenet-v2").filter(model="resnet50_augmix").to_dicts()[0]
     assert f"| {100 * row['effective']:+.2f} | {100 * row['low']:+.2f} … " in text
-    assert "| val | 77.54 | 77.17 – 77.90 | 50000 |" in text
+    assert "| ImageNet | 77.54 | 77.17 – 77.90 | 50000 |" in text
     assert "on the line" in text
     assert "Taori" in text
     assert "modelled" in text

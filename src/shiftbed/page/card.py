@@ -170,7 +170,8 @@ def _accuracies(
         low, high = clopper_pearson(value, n, level) if n else (np.nan, np.nan)
         around = f"{100 * float(low):.2f} – {100 * float(high):.2f}" if n else "size unknown"
         policy = policies.get(setting, "as published" if testbed.source else "not recorded")
-        rows.append((setting, f"{100 * value:.2f}", around, str(n) if n else "–", policy))
+        title = testbed.title_of(setting)
+        rows.append((title, f"{100 * value:.2f}", around, str(n) if n else "–", policy))
     columns = ("Setting", "Accuracy (%)", f"{100 * level:g} % interval", "n", "Label policy")
     return Table(title="Accuracy", columns=columns, rows=tuple(rows))
 

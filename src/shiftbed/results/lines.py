@@ -207,7 +207,8 @@ def fit(
     left_out = sorted({model for line in lines.values() for model in line.left_out})
     notes = [
         f"{first.scale.name}(OOD) = weight · {first.scale.name}(ID) + intercept, "
-        f"through {' + '.join(first.id_settings)} → {first.ood_setting}."
+        f"through {' + '.join(map(bed.title_of, first.id_settings))} → "
+        f"{bed.title_of(first.ood_setting)}."
     ]
     if first.families is not None:
         related = "; intervals are by family" if first.lines[0].families is not None else ""
