@@ -1,9 +1,10 @@
 """The analysis: every command of the toolkit on the study's store, the findings, the report."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
-from examples.digits.findings import findings, opening
+from examples.digits.findings import Finding, findings, opening
 from examples.digits.study import Study, command
 from shiftbed.atomic import write_atomically
 
@@ -42,7 +43,7 @@ def analyse(study: Study) -> None:
         given = [w.replace("STORE", study.store).replace("THIRD", study.third) for w in parts]
         command(*given, "--json", into=tables / f"{name}.json")
     found = findings(study)
-    _write(study, "findings.json", json.dumps([asdict(one) for one in found], indent=1))
+    _write(study, "findings.json", json.dumps([_record(one) for one in found], indent=1))
     words_of = opening(study, found)
     _write(study, "opening.txt", "\n\n".join(words_of) + "\n")
     print("\n" + "\n\n".join(words_of))
@@ -52,6 +53,13 @@ def analyse(study: Study) -> None:
         command("plot", "--testbed", study.store, "--shift", shift, "--chart", chart, "-o", picture)
     page, words = str(study.folder / "report.html"), str(study.folder / "opening.txt")
     command("report", study.store, "-o", page, "--opening", words)
+
+
+def _record(finding: Finding) -> dict[str, Any]:
+    """A finding with its numbers, without their resamples."""
+    kept = ("value", "low", "high", "n")
+    numbers = {k: {name: getattr(v, name) for name in kept} for k, v in finding.numbers.items()}
+    return asdict(replace(finding, numbers={})) | {"numbers": numbers}
 
 
 def _write(study: Study, name: str, text: str) -> None:

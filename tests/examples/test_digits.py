@@ -13,9 +13,18 @@ import numpy as np
 import pytest
 
 from examples.digits.data import domains, find_usps, mnist
-from examples.digits.findings import HOLDS, NOT, UNKNOWN
+from examples.digits.findings import HOLDS, NOT, UNKNOWN, Finding, judged, within
 from examples.digits.fonts import TEST_FACES, TRAIN_FACES
-from examples.digits.numbers import adjusted_r2, mean_of, r2, resampled, spearman
+from examples.digits.numbers import (
+    Number,
+    adjusted_r2,
+    holm,
+    mean_of,
+    nested_gain,
+    r2,
+    resampled,
+    spearman,
+)
 from examples.digits.study import Study, write_recipe
 from shiftbed.errors import InputError
 
@@ -133,6 +142,55 @@ class TestNumbers:
             inside["resampled"] += two.low <= 0 <= two.high
         assert 182 <= inside["t"] <= 199
         assert 174 <= inside["resampled"] <= 198
+
+    def test_the_best_of_useless_probes_gains_nothing_on_other_models(self):
+        """Chosen and judged on the same models it would; 20 probes of pure noise."""
+        rng = np.random.default_rng(3)
+        nested, greedy = [], []
+        for seed in range(60):
+            y, other = rng.standard_normal((2, 40))
+            probes = rng.standard_normal((40, 20))
+            units = [f"run {i // 2}" for i in range(40)]
+            nested.append(nested_gain(probes, other, y, units, seed=seed)[0])
+            greedy.append(max(r2(probes[:, [k]], y) for k in range(20)) - r2(other[:, None], y))
+        assert np.mean(greedy) > 0.08
+        assert np.mean([one.value for one in nested]) < 0.02
+        assert np.mean([one.above(0.0) < 0.05 for one in nested]) < 0.08
+        good, chosen = nested_gain(np.column_stack([other, y + 0.3 * other]), other, y, units)
+        assert good.low > 0
+        assert set(chosen) == {1}
+
+    def test_holm_is_statsmodels(self):
+        multipletests = pytest.importorskip("statsmodels.stats.multitest").multipletests
+        p = np.random.default_rng(4).random(9) ** 3
+        assert holm(list(p)) == pytest.approx(multipletests(p, method="holm")[1])
+
+    def test_units_are_resampled_whole(self):
+        values = np.repeat(np.random.default_rng(5).standard_normal(12), 6)
+        units = [str(i // 6) for i in range(72)]
+        alone = resampled(lambda i: float(values[i].mean()), 72, draws=300)
+        whole = resampled(lambda i: float(values[i].mean()), 72, units=units, draws=300)
+        assert (whole.high - whole.low) > 1.8 * (alone.high - alone.low)
+
+    def test_margins_count_both_ways(self):
+        def number(value: float) -> Number:
+            return Number(value=value, low=value - 0.01, high=value + 0.01, n=9)
+
+        for value, wanted in ((0.0, HOLDS), (0.05, NOT), (-0.05, NOT), (0.02, UNKNOWN)):
+            p_holds, p_fails = within(number(value), 0.02)
+            one = Finding(
+                paper="p", claim="c", p_holds=p_holds, p_fails=p_fails, figure="", seen=""
+            )
+            assert judged([one])[0].verdict == wanted
+
+    def test_verdicts_are_corrected_and_need_a_trusted_line(self):
+        said = {"paper": "p", "claim": "c", "figure": "", "seen": "", "p_fails": 1.0}
+        one = Finding(**said, p_holds=0.01)
+        assert judged([one])[0].verdict == HOLDS
+        assert {f.verdict for f in judged([one] * 5)} == {UNKNOWN}
+        bad = Finding(**said, p_holds=1e-9, distrusted=("curved",))
+        assert judged([bad])[0].verdict == UNKNOWN
+        assert "not trusted: curved" in judged([bad])[0].seen
 
 
 def _start(folder: Path, size: str) -> subprocess.Popen[str]:
