@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
@@ -11,6 +12,8 @@ from typer.testing import CliRunner
 from shiftbed.cli.main import app
 from shiftbed.errors import InputError
 from shiftbed.page.plot import plot
+from shiftbed.results.plot import chart
+from shiftbed.scales import LOGIT
 from shiftbed.testbed import Testbed
 
 
@@ -60,3 +63,30 @@ def test_the_command_is_the_function(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(InputError, match="relative chart takes no option"):
         app(relative, standalone_mode=False)
     assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_what_is_drawn_changes_no_fit(imagenet: Testbed, tmp_path: Path) -> None:
+    whole: Any = chart(imagenet, "scatter", "imagenet-v2")
+    some: Any = chart(imagenet, "scatter", "imagenet-v2", only="kind=standard", xlim=(0.6, 0.8))
+    assert some.equations == whole.equations
+    assert set(some.group) == {"standard"}
+    assert ((some.x >= 0.6) & (some.x <= 0.8)).all()
+    assert (some.x_axis.low, some.x_axis.high) == pytest.approx(LOGIT.forward([0.6, 0.8]))
+    assert any("beyond the limits of the axes: not drawn" in note for note in some.notes)
+    at = {name: i for i, name in enumerate(whole.models)}
+    rows = [at[name] for name in some.models]
+    np.testing.assert_array_equal(some.q_value, whole.q_value[rows])
+    two: Any = chart(imagenet, "scatter", "imagenet-v2", models=["resnet50", "vgg16"])
+    assert set(two.models) == {"resnet50", "vgg16"}
+    with pytest.raises(InputError, match="xlim must be two accuracies"):
+        chart(imagenet, "scatter", "imagenet-v2", xlim=(0.8, 0.6))
+    path = plot(imagenet, "imagenet-v2", others=["openclip"], output=tmp_path / "a.png", dpi=30)
+    assert isinstance(path, Path)
+    assert path.exists()
+
+
+def test_a_chart_says_why_its_line_is_not_trusted(imagenet: Testbed) -> None:
+    made: Any = chart(imagenet, "scatter", "imagenet-r")
+    notes = made.notes
+    assert any("is not trusted: R²" in note for note in notes)
+    assert any("class twin val-on-imagenet-r-classes" in note for note in notes)

@@ -135,3 +135,13 @@ def test_notes_say_each_caveat_once(imagenet):
         in notes
     )
     assert len(caveat_notes(rows, most=2)) == 3
+
+
+def test_groups_carry_them_too(imagenet):
+    rows = sb.groups(imagenet, shift=["imagenet-a", "imagenet-v2"]).to_dict()["groups"]
+    first = next(r for r in rows if (r["shift"], r["group"]) == ("imagenet-a", "standard"))
+    assert first["trusted"] == imagenet.trust(imagenet.fit("imagenet-a")).trusted
+    assert any("class twin val-on-imagenet-a-classes" in one for one in first["caveats"])
+    assert f"1 of {first['n']} models: ImageNet-A keeps only" in " ".join(first["caveats"])
+    both = sb.groups(imagenet, by="testbed", shift=["imagenet-v2"], others=["openclip"]).frame
+    assert both["group"].to_list() == ["imagenet-testbed-2020", "openclip"]

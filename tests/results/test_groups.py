@@ -116,7 +116,8 @@ def test_unknown_columns_and_too_few_ids(imagenet):
 def test_the_workflow_gives_tables_and_json(imagenet, mixes):
     found = groups(imagenet, shift=["imagenet-v2", "objectnet"])
     assert found.to_dict().keys() == {"groups", "scales"}
-    assert found.frame.equals(group_table(imagenet, ["imagenet-v2", "objectnet"]))
+    table = group_table(imagenet, ["imagenet-v2", "objectnet"])
+    assert found.frame.select(table.columns).equals(table)
     own = {"A": "a", "B": "b"}
     both = groups(mixes, id=["a", "b"], ood=["ood"], by="training_data", own_id=own,
                   mixed="training_data=A+B")  # fmt: skip

@@ -156,6 +156,8 @@ def groups(
     ),
     scale: opt.ScaleName = "logit",
     fit_on: opt.FitOn = None,
+    on_boundary: opt.Boundary = "raise",
+    others: opt.Others = None,
     level: opt.Level = 0.95,
     json: opt.AsJson = False,
 ) -> None:

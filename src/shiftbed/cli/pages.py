@@ -8,6 +8,7 @@ from typer import Argument, Option
 import shiftbed as sb
 from shiftbed.cli import options as opt
 from shiftbed.cli.output import call
+from shiftbed.errors import InputError
 
 Sources = Annotated[
     list[str] | None,
@@ -44,6 +45,12 @@ def plot(
     highlight: list[str] | None = Option(None, help="Models to mark and name."),
     label: int = Option(6, help="How many of the models out of line (q ≤ 0.05) to name."),
     level: float = Option(0.995, help="Level of the models' error bars."),
+    only: list[str] | None = Option(None, help="Draw only these models: COLUMN=PATTERN."),
+    models: list[str] | None = Option(None, "--models", help="Draw only this model; repeatable."),
+    run: list[str] | None = Option(None, help="Draw only this run's trajectory; repeatable."),
+    xlim: str | None = Option(None, help="LOW,HIGH of the x axis, accuracies such as 0.5,0.9."),
+    ylim: str | None = Option(None, help="LOW,HIGH of the y axis, likewise."),
+    others: opt.Others = None,
     style: str | None = Option(None, help="paper (default) or slides (larger type and lines)."),
     dpi: int | None = Option(None, help="Resolution of a .png (default 300).", min=30, max=1200),
 ) -> None:
@@ -51,7 +58,19 @@ def plot(
 
     With --chart, any other chart of the report, of a testbed or a store.
     """
-    print(f"wrote {call(sb.plot, locals())}")
+    given = locals()
+    path = call(sb.plot, given, xlim=_ends(xlim, "--xlim"), ylim=_ends(ylim, "--ylim"))
+    print(f"wrote {path}")
+
+
+def _ends(text: str | None, option: str) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{option}: expected LOW,HIGH such as 0.5,0.9, got {text!r}") from None
+    return low, high
 
 
 def report(

@@ -1,7 +1,7 @@
 """An axis of accuracies on one of the scales: its range, its ticks, where a value is drawn."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +42,12 @@ class Axis:
         True
         """
         return np.clip(self.at(accuracy), self.low, self.high)
+
+    def between(self, low: float, high: float) -> "Axis":
+        """The axis from one accuracy to another."""
+        ends = self.scale.forward([low, high])
+        ticks = tuple(self.scale.ticks(low, high))
+        return replace(self, low=float(ends[0]), high=float(ends[1]), ticks=ticks)
 
 
 def fit_axis(

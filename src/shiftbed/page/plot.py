@@ -9,6 +9,7 @@ from shiftbed.errors import InputError
 from shiftbed.page.document import check_suffix, save
 from shiftbed.records import Shift
 from shiftbed.results import plot as charts
+from shiftbed.results.sources import Results, joined
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed
 from shiftbed.testbed.select import Choice
@@ -37,6 +38,12 @@ def plot(
     highlight: Sequence[str] = (),
     label: int = 6,
     level: float = 0.995,
+    only: Choice = None,
+    models: Sequence[str] = (),
+    run: Sequence[str] = (),
+    xlim: tuple[float, float] | None = None,
+    ylim: tuple[float, float] | None = None,
+    others: Sequence[Results] = (),
     style: str | None = None,
     dpi: int | None = None,
 ) -> "Axes | Path":
@@ -47,7 +54,10 @@ def plot(
     ``output``, a .png (``dpi``, 300), .svg, .pdf or interactive .html file, its path. ``style`` is
     ``paper`` or ``slides``. ``highlight`` names models to mark, ``label`` says how many of those
     out of line are named, ``level`` is that of error bars; ``scale`` to ``by`` choose the fit as
-    for ``fit``. An option that a chart cannot honour is refused.
+    for ``fit``. ``only`` and ``models`` narrow which models are drawn (by column or by name),
+    ``run`` which runs of trajectories, ``xlim`` and ``ylim`` between which accuracies; none of them
+    changes the fit. ``others`` are further testbeds, stores or files of results whose models are
+    drawn too. An option that a chart cannot honour is refused.
     """
     given = locals()
     options = {name: given[name] for name in charts.DEFAULTS}
@@ -61,7 +71,9 @@ def plot(
         raise InputError("dpi is for a .png output only")
     if style is not None and output is None:
         raise InputError("style is for an output file; axes have matplotlib's own")
-    made = charts.chart(source, chart, shift, id=id, ood=ood, **options)
+    made = charts.chart(
+        joined(source, others) if others else source, chart, shift, id=id, ood=ood, **options
+    )
     if output is None:
         return figures.draw(made, ax)
     save(made, output, dpi=dpi or 300, style=style or "paper")

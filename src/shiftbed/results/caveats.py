@@ -89,7 +89,7 @@ def with_caveats(
         pl.Series("testbed", [home.get(name) or testbed.name for name in models], pl.String),
         pl.Series("artefact", _artefacts(testbed, shift, models), pl.String),
     )
-    said = [pl.lit(text) for text in _of_line(testbed, shift, line, trust)]
+    said = [pl.lit(text) for text in line_caveats(testbed, shift, line, trust)]
     caveats = pl.concat_list(*said, *_of_rows(line)).list.drop_nulls().list.concat("flags")
     return rows.with_columns(verdict().alias("verdict"), caveats.alias("caveats"))
 
@@ -97,7 +97,7 @@ def with_caveats(
 # --- what there is to say -------------------------------------------------------------------------
 
 
-def _of_line(testbed: Testbed, shift: Shift, line: Baseline, trust: Trust) -> list[str]:
+def line_caveats(testbed: Testbed, shift: Shift, line: Baseline, trust: Trust) -> list[str]:
     """Caveats that hold for every model on a shift."""
     said = []
     whole = next(
@@ -231,6 +231,15 @@ def caveat_notes(rows: pl.DataFrame, most: int = _MOST) -> list[str]:
         notes.append(f"{who}{where}: {caveat}.")
     left = len(notes) - most
     return notes[:most] + ([f"{counted(left, 'more caveat')} in the JSON."] if left > 0 else [])
+
+
+def caveats_of_group(rows: pl.DataFrame) -> list[str]:
+    """Caveats of several models on one shift, with how many they are about if not about all."""
+    counts = rows["caveats"].explode().drop_nulls().value_counts(sort=True).iter_rows()
+    return [
+        text if count == len(rows) else f"{count} of {len(rows)} models: {text}"
+        for text, count in counts
+    ]
 
 
 def failure_notes(not_computed: Sequence[tuple[str, str]]) -> list[str]:

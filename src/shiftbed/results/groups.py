@@ -9,15 +9,17 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from shiftbed.analysis.baseline import Baseline
+from shiftbed.analysis.baseline import Baseline, OnBoundary
 from shiftbed.analysis.families import ENOUGH
 from shiftbed.analysis.means import Errors, GroupMean, group_mean
 from shiftbed.display import Cell, Result, Table, interval, number, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
+from shiftbed.results.caveats import caveat_notes, caveats_of_group, failure_notes, judge
 from shiftbed.results.lines import TESTBED, Source, adhoc
+from shiftbed.results.sources import Results, joined
 from shiftbed.scales import SCALES, Scale
-from shiftbed.testbed import Testbed, choose, open_testbed
+from shiftbed.testbed import Testbed, choose
 from shiftbed.testbed.judging import errors_of
 from shiftbed.testbed.select import Choice
 
@@ -56,7 +58,7 @@ class Grouped(Result):
                     "families": "families",
                 }
                 title = f"{self.testbed}: ρ by {self.by} (points)"
-                yield Table.of(title, frame, columns, left=2)
+                yield Table.of(title, frame, columns, notes=self.notes, left=2)
             else:
                 kinds = frame.schema.items()
                 columns = {n: (n, number) if kind == pl.Float64 else n for n, kind in kinds}
@@ -78,6 +80,8 @@ def groups(
     mixed: Choice = None,
     scale: str | Scale = "logit",
     fit_on: Choice = None,
+    on_boundary: OnBoundary = "raise",
+    others: Sequence[Results] = (),
     level: float = 0.95,
 ) -> Grouped:
     """Mean ρ by group of models (column ``by``, kind if not given) and R² by scale.
@@ -85,15 +89,16 @@ def groups(
     With two or more ID settings ``id`` and OOD settings ``ood``: lines through one ID setting
     against the plane through all (shi2023). ``own_id`` maps groups to their own ID setting, for
     Kendall's τ of both ρ within a group; ``mixed`` chooses models that the plane is refitted
-    without.
+    without. ``others`` are as for ``rank``; rows of groups have r2, trusted and caveats as it has.
 
     >>> found = groups("imagenet-testbed-2020", shift=["imagenet-v2"])
     >>> found.frame.filter(pl.col("group") == "more-data")["mean"].round(4).to_list()
     [0.0061]
     """
-    bed = open_testbed(testbed)
-    options: dict[str, Any] = {"scale": scale, "models": fit_on}
+    bed = joined(testbed, others)
+    options: dict[str, Any] = {"scale": scale, "models": fit_on, "on_boundary": on_boundary}
     column = by or "kind"
+    notes: list[str] = []
     if bool(id) != bool(ood):
         raise InputError("id and ood go together: ID settings and OOD settings")
     parts: dict[str, pl.DataFrame] = {}
@@ -111,17 +116,39 @@ def groups(
     else:
         if own_id or mixed is not None:
             raise InputError("own_id and mixed need id and ood")
-        wanted = list(shift or bed.shifts)
-        parts["groups"] = group_table(bed, wanted, by=column, level=level, **options)
+        judged = judge(bed, [bed.shift(one) for one in shift or bed.shifts], level=level, **options)
+        wanted = [one for one, _, _ in judged.lines]
+        table = group_table(bed, wanted, by=column, level=level, **options)
+        parts["groups"] = _with_caveats(table, judged.frame, bed, column)
         parts["scales"] = scale_table(bed, wanted, models=fit_on, knee=None, on_boundary="drop")
+        notes = [*caveat_notes(judged.frame), *failure_notes(judged.not_computed), *bed.notes]
     return Grouped(
         frame=next(iter(parts.values())),
+        notes=tuple(notes),
         citation=bed.citation,
         testbed=bed.name,
         by=column,
         level=level,
         parts=parts,
     )
+
+
+def _with_caveats(
+    table: pl.DataFrame, rows: pl.DataFrame, testbed: Testbed, by: str
+) -> pl.DataFrame:
+    """Groups with r2 and trust of the line and with the caveats of their models; none of means."""
+    if by not in rows.columns:
+        rows = rows.join(testbed.models.select("model", by), on="model")
+    rows = rows.with_columns(pl.col(by).cast(pl.String).alias("group"))
+    found = [
+        (shift, group, part["r2"][0], part["trusted"][0], caveats_of_group(part))
+        for (shift, group), part in rows.group_by(["shift", "group"], maintain_order=True)
+    ]
+    schema = {"shift": pl.String, "group": pl.String, "r2": pl.Float64, "trusted": pl.Boolean}
+    schema |= {"caveats": pl.List(pl.String)}  # type: ignore[dict-item]
+    more = pl.DataFrame(found, schema=schema, orient="row")
+    keys = ["shift", "group"]
+    return table.join(more, on=keys, how="left", nulls_equal=True, maintain_order="left")
 
 
 def group_table(

@@ -37,7 +37,7 @@ from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
 from shiftbed.results.patterns import PatternStudy, patterns
 from shiftbed.results.predictiveness import predictiveness
 from shiftbed.store import PredictionStore
-from shiftbed.testbed import PUBLISHED, Testbed, open_testbed, testbed_from_store
+from shiftbed.testbed import PUBLISHED, Testbed, choose, open_testbed, testbed_from_store
 
 DEFAULTS: dict[str, Any] = {
     "scale": "logit",
@@ -51,9 +51,15 @@ DEFAULTS: dict[str, Any] = {
     "highlight": (),
     "label": 6,
     "level": 0.995,
+    "only": None,
+    "models": (),
+    "xlim": None,
+    "ylim": None,
+    "run": (),
 }
 """Options of charts; one that has its default counts as not given."""
 _FIT = ("shift", "scale", "fit_on", "threshold", "full_id", "knee", "on_boundary")
+_DRAWN = ("only", "models")
 _PLANE = ("shift", "scale", "fit_on", "threshold", "on_boundary", "colour", "highlight", "label")
 
 
@@ -231,10 +237,20 @@ def _scatter(source: Source, shift: Shift | None, **options: Any) -> Chart:
     if "highlight" in options:
         stars = [bed.model_names[bed.model_index(name)] for name in options["highlight"]]
         options["highlight"] = stars
+    only, named = options.pop("only", "all"), options.pop("models", None)
+    drawn = choose(bed.models, only)
+    if named is not None:
+        rows = [bed.model_index(name) for name in named]
+        drawn = drawn & np.isin(np.arange(len(drawn)), rows)
+    given: dict[str, Any] = {} if drawn.all() else {"drawn": drawn}
+    for name in ("xlim", "ylim"):
+        low, high = options.get(name, (0.1, 0.9))
+        if not 0.0 < low < high < 1.0:
+            raise InputError(f"{name} must be two accuracies in (0, 1), got {low:g} and {high:g}")
     if len(wanted.source) == 1:
-        return scatter(bed, wanted, **_fitting(options))
+        return scatter(bed, wanted, **_fitting(options) | given)
     _refuse("plane", list(options), _PLANE)
-    return plane(bed, wanted, **_fitting(options))
+    return plane(bed, wanted, **_fitting(options) | given)
 
 
 def _relative(
@@ -243,8 +259,14 @@ def _relative(
     return relative(source.testbed, _line(source, shift, options), highlight=highlight)
 
 
-def _trajectories(source: Source, shift: Shift | None, by: str = "run", **options: Any) -> Chart:
-    return trajectories(source.testbed, _line(source, shift, options), by=by)
+def _trajectories(
+    source: Source,
+    shift: Shift | None,
+    by: str = "run",
+    run: Sequence[str] = (),
+    **options: Any,
+) -> Chart:
+    return trajectories(source.testbed, _line(source, shift, options), by=by, only=run)
 
 
 def _similarity(source: Source, shift: Shift | None) -> Chart:
@@ -272,7 +294,18 @@ CHARTS: dict[str, _Maker] = {
     "scatter": _Maker(
         title="Scatter",
         make=_scatter,
-        takes=(*_FIT, "by", "colour", "highlight", "label", "level"),
+        takes=(
+            *_FIT,
+            "by",
+            "colour",
+            "highlight",
+            "label",
+            "level",
+            "only",
+            "models",
+            "xlim",
+            "ylim",
+        ),
         in_page=False,
     ),
     "relative": _Maker(title="ρ and τ", make=_relative, takes=(*_FIT, "highlight"), in_page=False),
@@ -292,7 +325,7 @@ CHARTS: dict[str, _Maker] = {
         ),
         in_page=False,
     ),
-    "trajectories": _Maker(title="Trajectories", make=_trajectories, takes=(*_FIT, "by")),
+    "trajectories": _Maker(title="Trajectories", make=_trajectories, takes=(*_FIT, "by", "run")),
     "severities": _Maker(
         title="Severities",
         make=lambda source, _, fit_on=None: severities(source.testbed, models=fit_on),

@@ -91,8 +91,10 @@ def test_boundary_and_missing_models_are_counted(small: Testbed) -> None:
     assert chart.edge[at]
     assert chart.y_axis.within(chart.y)[at] == chart.y_axis.low
     assert np.isfinite(chart.effective[at])
-    assert chart.notes == (
+    assert chart.notes[:3] == (
         "1 model without an accuracy on every axis: not drawn.",
+        f"{int((chart.x > small.fit('s').support[0, 1]).sum())} models beyond the fitted range: "
+        "ρ is extrapolated.",
         "1 model at exactly 0% or 100%, where the logit is infinite, drawn on the edge (×): m28.",
     )
     assert not scatter(small, "s", scale="linear").edge.any()

@@ -10,7 +10,7 @@ from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.intervals import pearson
 from shiftbed.analysis.metrics import reliability
 from shiftbed.analysis.trajectory import average_runs, held_out_peak, peak
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, unknown
 from shiftbed.figures.charts import Curve, Curves, Dots, Heatmap, Reference
 from shiftbed.records import Shift
 from shiftbed.results.correlation import NATURAL, correlate
@@ -167,11 +167,13 @@ def _named(testbed: Testbed, models: Sequence[str]) -> tuple[str, ...]:
     return tuple(testbed.model_names[testbed.model_index(name)] for name in models)
 
 
-def trajectories(testbed: Testbed, baseline: Baseline, *, by: str = "run") -> Curves:
+def trajectories(
+    testbed: Testbed, baseline: Baseline, *, by: str = "run", only: Sequence[str] = ()
+) -> Curves:
     """ρ over ID accuracy along the steps of each run, and the mean over several runs of one kind.
 
     andreassen2021, Figures 1 and 2. Needs the columns ``run`` (or ``by``) and ``step`` of models;
-    a run of one step is no trajectory.
+    a run of one step is no trajectory. ``only`` names the runs to draw.
     """
     for column in (by, "step"):
         if column not in testbed.models.columns:
@@ -181,6 +183,12 @@ def trajectories(testbed: Testbed, baseline: Baseline, *, by: str = "run") -> Cu
     table = found.join(steps, on="model").sort(by, "step")
     table = table.filter(pl.col("effective").is_finite() & pl.col("source").is_finite())
     table = table.filter(pl.len().over(by) > 1)
+    known = [str(name) for name in table[by].unique(maintain_order=True)]
+    for name in only:
+        if name not in known:
+            raise unknown(by, name, known)
+    if only:
+        table = table.filter(pl.col(by).cast(pl.String).is_in(list(only)))
     if not len(table):
         raise InputError(f"{testbed.name} has no {by} with two or more steps: nothing to draw")
     runs = list(table.group_by([by], maintain_order=True))

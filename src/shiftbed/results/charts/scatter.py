@@ -9,6 +9,7 @@ and y = x. shi2023, Section 4.2: two ID accuracies predict an OOD one, S(y) = w�
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from shiftbed.figures.axis import Axis, fit_axis, percent
 from shiftbed.figures.charts import Plane, Scatter, Trend
 from shiftbed.figures.palette import KINDS, MOST, OTHER, OWN
 from shiftbed.records import Shift
+from shiftbed.results.caveats import line_caveats
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.scales import scale as find_scale
 from shiftbed.testbed.record import Testbed
@@ -45,6 +47,8 @@ def scatter(
     colour: str | None = None,
     full_source: bool = False,
     fdr: float = 0.05,
+    xlim: tuple[float, float] | None = None,
+    ylim: tuple[float, float] | None = None,
     **options: Any,
 ) -> Scatter:
     """A shift as the finished data of a scatter plot.
@@ -55,7 +59,8 @@ def scatter(
     ``threshold`` leaves models with a lower ID accuracy out of the fit and of the figure, as
     taori2020's figures do. ``highlight`` names models to draw as stars, the kind ``own`` always
     is; besides these at most ``label`` models are named: of those out of line (q ≤ fdr) the ones
-    with the smallest p.
+    with the smallest p. ``drawn`` (models,) says which models are in the figure, ``xlim`` and
+    ``ylim`` between which accuracies; the fit is the same whatever is drawn.
 
     >>> from shiftbed.testbed import published
     >>> chart = scatter(published("imagenet-testbed-2020"), "imagenet-v2")
@@ -67,7 +72,8 @@ def scatter(
         found = found.on_full_source()
     if len(found.source) > 1:
         raise InputError(f"shift {found.name!r} has several ID settings; draw it as a plane")
-    fits = _fit(testbed, found, level, fdr=fdr, by=by, colour=colour or by, **options)
+    options |= {"fdr": fdr, "by": by, "colour": colour or by, "limits": (xlim, ylim)}
+    fits = _fit(testbed, found, level, **options)
     band_level = fits.fields["band_level"]
     (x_axis, x_low, x_high), (y_axis, y_low, y_high) = fits.measured
     trends: list[Trend] = []
@@ -153,6 +159,8 @@ def _fit(
     scale: str | Scale = LOGIT,
     threshold: float | None = None,
     models: Choice = None,
+    drawn: Bools | None = None,
+    limits: Sequence[tuple[float, float] | None] = (),
     **options: Any,
 ) -> _Fits:
     """Fit every line through the chosen models among those it serves, and judge all of these."""
@@ -163,14 +171,21 @@ def _fit(
     stars[[testbed.model_index(name) for name in highlight]] = True
     there: Bools = np.asarray(np.isfinite(values).all(axis=0))
     below = there & ~(values[0] >= (threshold or 0.0))
-    shown = there & (~below | stars)
+    wanted = np.ones_like(there) if drawn is None else drawn
+    beyond = np.zeros_like(there)
+    for value, ends in zip(values, limits, strict=False):
+        if ends is not None:
+            beyond |= there & wanted & ((value < ends[0]) | (value > ends[1]))
+    shown = there & (~below | stars) & wanted & ~beyond
     if not shown.any():
         raise InputError(f"no model of {testbed.name} has accuracies to draw for {shift.name!r}")
     chosen = testbed.fit_set(shift, models)
     serving, unserved = _split_by(testbed.models, by, chosen & there & ~below)
     columns = {name: np.full(len(there), np.nan) for name in _JUDGED}
     fitted: Bools = np.zeros(len(there), dtype=bool)
+    extrapolated: Bools = np.zeros(len(there), dtype=bool)
     lines: dict[str, tuple[Baseline, Bools]] = {}
+    caveats: list[str] = []
     for name, rows in serving.items():
         part = testbed if rows.all() else testbed.where(rows)
         line = part.fit(shift, scale=on, threshold=threshold, models=chosen[rows], **options)
@@ -179,8 +194,14 @@ def _fit(
             columns[column][rows] = placed[column]
         fitted[rows] = np.isin(part.model_names, line.models)
         lines[name] = (line, rows)
+        extrapolated[rows] = placed["extrapolated"]
+        said_of = f"{name}: " if name else ""
+        known = line_caveats(testbed, shift, line, testbed.trust(line))
+        caveats += [f"{said_of}{text[:1].upper()}{text[1:]}." for text in known]
     columns["q_value"] = benjamini_hochberg(columns["p_value"])
-    measured = [_measured(testbed, s, shown, on, level) for s in settings]
+    measured = [
+        _measured(testbed, s, shown, on, level, ends) for s, ends in zip_longest(settings, limits)
+    ]
     placed_at = [m[0].at(v) for m, v in zip(measured, values, strict=True)]
     edge = shown & ~np.isfinite(placed_at).all(axis=0)
     group, groups = grouped(testbed.models, colour or "kind", shown)
@@ -189,6 +210,9 @@ def _fit(
     outside = [name for name in names[there & ~below] if name in left_out]
     said = [
         (int((~there).sum()), f"without an accuracy on every axis: not drawn{missed}."),
+        (int((~wanted & there).sum()), "not asked for: not drawn."),
+        (int(beyond.sum()), "beyond the limits of the axes: not drawn."),
+        (int((extrapolated & shown).sum()), "beyond the fitted range: ρ is extrapolated."),
         (
             int((below & ~stars).sum()),
             f"below {percent(threshold or 0.0)} on {testbed.title_of(shift.source[0])}: "
@@ -224,16 +248,23 @@ def _fit(
             f"{name}: {_equation(line)}" if name else _equation(line)
             for name, (line, _) in lines.items()
         ),
-        "notes": tuple(f"{count(number)} {what}" for number, what in said if number),
+        "notes": (*(f"{count(number)} {what}" for number, what in said if number), *caveats),
         "citation": testbed.citation,
     }
     return _Fits(lines=lines, shown=shown, x=values[:-1, shown].T, measured=measured, fields=fields)
 
 
 def _measured(
-    testbed: Testbed, setting: str, shown: Bools, scale: Scale, level: float
+    testbed: Testbed,
+    setting: str,
+    shown: Bools,
+    scale: Scale,
+    level: float,
+    ends: tuple[float, float] | None = None,
 ) -> tuple[Axis, Floats, Floats]:
     """An axis for the shown models' accuracies in a setting, and the ends of their intervals.
+
+    ``ends`` are those of the axis where they are asked for.
 
     What is not an accuracy (see ``Testbed.metrics``) has no binomial interval.
     """
@@ -241,7 +272,7 @@ def _measured(
     low, high = clopper_pearson(value, n * (setting not in testbed.metrics), level)
     title, usual = _axis_title(testbed, setting), testbed.usual_size(setting)
     axis = fit_axis(value, low, high, scale=scale, setting=setting, title=title, n=usual)
-    return axis, low, high
+    return axis if ends is None else axis.between(*ends), low, high
 
 
 def _farthest(columns: dict[str, Floats], among: Bools, most: int, fdr: float) -> Bools:
