@@ -81,7 +81,7 @@ def test_artefacts_are_badged_and_no_headline(imagenet):
     assert best is None or (best["trusted"] and best["artefact"] is None)
     a = sb.rank(imagenet, "imagenet-a").frame.filter(model="resnet50").row(0, named=True)
     assert a["artefact"] in a["caveats"]
-    r = sb.rank(imagenet, "imagenet-sketch")
+    r = sb.rank(imagenet, "ytbb")
     assert not r.frame["trusted"].any()
     assert r.headline == "No model is out of line on a line that is trusted."
     assert r.to_dict()["largest"] is None

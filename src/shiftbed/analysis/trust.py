@@ -60,8 +60,8 @@ class Limits:
     """Lines by group, significantly better at ``p_value``, add less than this to R²."""
 
 
-FOR_ROBUSTNESS = Limits(r2=0.9)
-"""Of lines that effective robustness is measured from."""
+LIMITS = Limits()
+"""The one rule of trust, whatever asks: a line of a report, a verdict, a scatter's pattern."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ def trust_line(
     >>> trust_line(x, (x - 0.4) ** 4 + 0.1).reasons[0][:38]
     'curved: a curve explains a further 5.9'
     """
-    limits = limits or Limits()
+    limits = limits or LIMITS
     points = np.column_stack([check_fractions(x), check_fractions(y)])
     there = np.asarray(np.isfinite(points).all(axis=1), dtype=bool)
     names = list(models) if models is not None else [f"model {i}" for i in range(len(points))]
@@ -148,7 +148,7 @@ def trust_line(
 
 
 @lru_cache(maxsize=64)
-def trust_baseline(line: Baseline, *, edge: int = 0, limits: Limits = FOR_ROBUSTNESS) -> Trust:
+def trust_baseline(line: Baseline, *, edge: int = 0, limits: Limits = LIMITS) -> Trust:
     """Check a fitted baseline: a line, a line with a knee (each side), or a plane.
 
     ``edge`` counts the chosen models that are at exactly 0 or 1 and were left out.
