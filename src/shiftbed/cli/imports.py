@@ -23,21 +23,25 @@ Column = Annotated[str | None, Option(help="Its column, if the name is unusual."
 def import_(
     results: list[Path] = Argument(
         metavar="FILES",
-        help="Wide or long CSV, Parquet or JSONL; timm or open_clip result files; "
-        ".npz predictions per image.",
+        help="Tables of accuracies (CSV, TSV, JSON, JSONL, Parquet), wide or long; timm or "
+        "open_clip result files; .npz predictions per image.",
     ),
     output: Path = Option(..., "--output", "-o", help="The testbed file to write."),
     name: str | None = Option(None, help="The testbed's name."),
     unit: list[str] | None = Option(
         None,
-        help="fraction or percent, for files that do not say; NAME=fraction or NAME=percent "
-        "of one setting, model or file.",
+        help="fraction or percent (default: told by the numbers, file by file); NAME=fraction or "
+        "NAME=percent of one setting, model or file.",
     ),
     layout: str | None = Option(
         None, help="wide, long, timm, open_clip or predictions (default: recognised)."
     ),
     columns: list[str] | None = Option(
-        None, "--column", help="ROLE=COLUMN: what a column is, such as model=estimator."
+        None,
+        "--column",
+        help="ROLE=COLUMN: what a column is, where its name does not say it, such as "
+        "model=estimator (model, setting, value, correct, n, low, high, interval, metric, run, "
+        "step, kind, in_fit_set, parent).",
     ),
     models: list[Path] | None = Option(
         None, help="A table that describes the models: model, kind, in_fit_set, …"
@@ -45,6 +49,7 @@ def import_(
     like: str | None = Option(
         None, help="A testbed whose shifts, fit set and test-set sizes hold here too."
     ),
+    level: float = Option(0.95, help="Confidence level of printed intervals, where n is missing."),
     sizes: list[str] | None = Option(None, "--n", help="SETTING=IMAGES: test-set sizes."),
     setting_names: list[str] | None = Option(
         None, "--setting", help="NAME=SETTING: rename a setting (or a file's)."
@@ -79,12 +84,23 @@ def import_(
         name=name or output.stem,
         unit=next(iter(bare), None),
         units=pairs(named, "--unit", "NAME=percent"),
-        columns=pairs(columns, "--column", "ROLE=COLUMN"),
+        columns=_columns(columns),
         sizes=_sizes(sizes),
         setting_names=pairs(setting_names, "--setting", "NAME=SETTING"),
         shifts=_shifts(shifts),
     )
     show(save_testbed(bed, output), json)
+
+
+def _columns(texts: list[str] | None) -> dict[str, list[str]]:
+    """Columns by role; several may be settings."""
+    columns: dict[str, list[str]] = {}
+    for text in texts or ():
+        role, equals, column = text.partition("=")
+        if not equals or not role.strip() or not column.strip():
+            raise InputError(f"--column: expected ROLE=COLUMN, got {text!r}")
+        columns.setdefault(role.strip(), []).append(column.strip())
+    return columns
 
 
 def _sizes(texts: list[str] | None) -> dict[str, int]:

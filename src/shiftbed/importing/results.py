@@ -53,19 +53,27 @@ def import_results(
 ) -> Testbed:
     """A testbed from files or frames of results, merged by model and setting.
 
-    Frames have the columns that files have; messages call them ``frame 1``, ``frame 2``, …
-    ``unit`` says that accuracies are percentages; without it they must be fractions. ``units`` says
-    it of a setting, a model or a file by name. Fractions among percentages are refused: nobody
-    would notice them. ``layout`` is one of ``LAYOUTS``, by default found for each file by itself.
-    ``sizes`` gives test-set sizes by setting, ``setting_names`` other names for settings, or for
-    the files (by path, name or stem) whose name stands for one. ``fit`` chooses the baseline models
-    (see ``choose``): by default those that a column in_fit_set names, all if no file has one.
-    Columns in ``info`` describe models although they are numbers; columns in ``ignore`` are not
-    read.
+    Frames have the columns that files have; messages call them ``frame 1``, ``frame 2``, … What a
+    column is says its name (``ROLES``), ``columns`` (by role) where it does not: columns in
+    ``info`` describe models although they are numbers, columns in ``ignore`` are not read. How each
+    file was understood is in the testbed's ``notes``.
+
+    ``unit`` says that accuracies are percentages or fractions, by default their numbers do, file by
+    file; ``units`` says it of a setting, a model or a file by name. Fractions among percentages are
+    refused: nobody would notice them. ``layout`` is one of ``LAYOUTS``, by default found for each
+    file by itself. ``models`` are tables that only describe models. ``like`` is a testbed whose
+    names of test sets, shifts, fit set and sizes hold here where nothing else is said. ``sizes``
+    gives test-set sizes by setting; where n is missing, it may follow from printed intervals of
+    that ``level``, or be known by the name of the test set. ``setting_names`` gives other names to
+    settings, or to files (by path, name or stem) whose name stands for one. ``fit`` chooses the
+    baseline models (see ``choose``): by default those that a column in_fit_set names, all if no
+    file has one.
 
     >>> frame = pl.DataFrame({"model": ["a", "b"], "val": [76.1, 69.8], "v2": [63.2, 57.3]})
-    >>> import_results(frame, unit="percent").accuracy("v2")
+    >>> import_results(frame).accuracy("v2")
     array([0.632, 0.573])
+    >>> import_results(frame).notes
+    ('frame 1: 2 settings in percent: val, v2',)
     """
     listed: list[str | Path | pl.DataFrame]
     listed = [results] if isinstance(results, str | Path | pl.DataFrame) else list(results)
@@ -157,8 +165,8 @@ class SavedTestbed(Result):
         per_image = len(facts["per_image"])
         yield Table(
             notes=(
-                f"{self.file}: {facts['models']} models ({facts['fit_set']} in the fit set), "
-                f"{facts['settings']} settings"
+                f"{self.file}: {counted(facts['models'], 'model')} "
+                f"({facts['fit_set']} in the fit set), {counted(facts['settings'], 'setting')}"
                 + (f", per-image results in {per_image}" if per_image else "")
                 + f", {counted(len(facts['shifts']), 'shift')}.",
                 *self.testbed.notes,
