@@ -10,6 +10,7 @@ from shiftbed.errors import InputError
 from shiftbed.results.estimate import METHODS, estimate
 from shiftbed.results.joint_answers import answers_from_store
 from shiftbed.results.label_free import rehearsal
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
 from tests.results.digits import write_store
 
 
@@ -166,3 +167,41 @@ def test_which_images_are_labelled(sides):
     for wrong in (2, 10**6, [0, 0, 1, 2], [-1, 2, 3, 4], [0.5, 1.5]):
         with pytest.raises(InputError, match="labels must be"):
             estimate(*sides, labels=wrong)
+
+
+def test_some_images_have_labels(sides):
+    """As a store gives it where 200 of the images are labelled: the same as if all were."""
+    whole = sides[1]
+    some = np.zeros(whole.n, dtype=bool)
+    some[np.random.default_rng(0).permutation(whole.n)[:200]] = True
+    partly = replace(whole, right=None, labels=None, partly=(whole.right & some, some))
+    found = estimate(sides[0], partly, labels=200).frame
+    wanted = estimate(*sides, labels=some).frame
+    for name in ("estimate", "low", "high"):
+        assert found[name].equals(wanted[name])
+    assert found["truth"].null_count() == len(found)
+    with pytest.raises(InputError, match=r"200 of .* images of 'noisy' have one"):
+        estimate(sides[0], partly, labels=201)
+    with pytest.raises(InputError, match="places of labelled images"):
+        estimate(sides[0], partly, labels=np.flatnonzero(~some)[:9])
+    with pytest.raises(InputError, match="has no labels"):
+        estimate(sides[0], replace(partly, partly=None), labels=50)
+
+
+def test_a_partly_labelled_store_keeps_what_it_knows(store, tmp_path):
+    kept = answers_from_store(store, "noisy")
+    labels = kept.labels.copy()
+    labels[100:] = -1
+    other = PredictionStore(tmp_path / "partly")
+    names = tuple(map(str, range(len(labels))))
+    about = StoredTestSet(setting="noisy", examples=names, labels=labels, fingerprint="partly")
+    other.add_test_set(about)
+    for model, row in zip(kept.models, kept.classes, strict=True):
+        logits = np.eye(10, dtype=np.float32)[row]
+        other.write_part(model, "noisy", 0, part_from_logits(logits, labels, keep_logits=True))
+        other.write_cell(model, "noisy", {"status": "complete"})
+    found = answers_from_store(other, "noisy", unlabelled=True)
+    assert found.right is None
+    right, known = found.of(found.models[:2]).partly
+    assert known.sum() == 100
+    np.testing.assert_array_equal(right[:, known], kept.right[:2, :100])

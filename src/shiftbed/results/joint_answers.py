@@ -37,6 +37,8 @@ class JointAnswers:
     """(N,), −1 where an example has several labels."""
     scores: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     """(M, N) by name of the score; NaN rows for models that do not have it."""
+    partly: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
+    """Where only some examples have labels: (M, N) who is right there, and (N,) which these are."""
     left_out: int = 0
     """Examples that a model could not read or that have no label."""
     store: PredictionStore | None = None
@@ -69,6 +71,7 @@ class JointAnswers:
             models=names,
             classes=None if self.classes is None else self.classes[rows],
             right=None if self.right is None else self.right[rows],
+            partly=None if self.partly is None else (self.partly[0][rows], self.partly[1]),
             scores={name: score[rows] for name, score in self.scores.items()},
         )
 
@@ -148,7 +151,7 @@ def answers_from_store(
 
     Examples that a model could not read are left out for all, so that models are compared on the
     same; so are examples without labels, unless ``unlabelled`` (then ``right`` is None if any
-    example lacks a label). ``scores`` reads confidences too.
+    example lacks a label, and ``partly`` has those that do not). ``scores`` reads confidences too.
     """
     test_set = store.test_set(_chosen("the store", setting, store.settings()))
     names = store.complete_models(test_set.setting, models)
@@ -166,11 +169,15 @@ def answers_from_store(
         )
     if not keep.all():
         found = {name: score[:, keep] for name, score in found.items()}
+    right = None
+    if labelled.any():
+        right = np.stack([test_set.judge(one).right for one in classes])[:, keep]
     return JointAnswers(
         setting=test_set.setting,
         models=tuple(names),
         classes=classes[:, keep],
-        right=None if bare else np.stack([test_set.judge(one).right for one in classes])[:, keep],
+        right=None if bare else right,
+        partly=None if right is None or not bare else (right, labelled[keep]),
         labels=None if bare else test_set.labels[keep],
         scores=found,
         left_out=int((~keep).sum()),

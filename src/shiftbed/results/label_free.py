@@ -84,12 +84,16 @@ def labelled_places(
     target: JointAnswers, labels: int | Sequence[int] | NDArray[Any], seed: int
 ) -> NDArray[np.int64]:
     """Which OOD images have a label that may be used."""
-    if target.right is None:
-        raise InputError(f"labels: {target.setting!r} has no labels")
+    _, known = _known(target)
     if isinstance(labels, int):
-        if not 4 <= labels < target.n:
-            raise InputError(f"labels must be 4 to {target.n - 1} of {target.n}, got {labels}")
-        drawn = np.random.default_rng(seed).permutation(target.n)[:labels]
+        there = np.flatnonzero(known)
+        most = min(len(there), target.n - 1)
+        if not 4 <= labels <= most:
+            raise InputError(
+                f"labels must be 4 to {most} ({len(there)} of {target.n} images of "
+                f"{target.setting!r} have one), got {labels}"
+            )
+        drawn = there[np.random.default_rng(seed).permutation(len(there))[:labels]]
         return np.sort(drawn).astype(np.int64)
     places = np.asarray(labels)
     if places.dtype == bool and len(places) == target.n:
@@ -98,7 +102,18 @@ def labelled_places(
     inside = whole and len(places) and places.min() >= 0 and places.max() < target.n
     if not inside or len(np.unique(places)) < len(places):
         raise InputError(f"labels must be a number, or places of 0 to {target.n - 1}, each once")
+    if not known[places].all():
+        raise InputError(f"labels must be places of labelled images of {target.setting!r}")
     return np.sort(places).astype(np.int64)
+
+
+def _known(target: JointAnswers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(M, N) who is right, and (N,) on which examples that is known."""
+    if target.right is not None:
+        return target.right, np.ones(target.n, dtype=bool)
+    if target.partly is None:
+        raise InputError(f"labels: {target.setting!r} has no labels")
+    return target.partly
 
 
 def with_labels(
@@ -112,7 +127,7 @@ def with_labels(
         rows = [side.scores[score][i] for side in (source, target) if score in side.scores]
         if len(rows) == 2 and all(np.isfinite(row).all() for row in rows):
             features.append([np.asarray(row, np.float64) for row in rows])
-    right, rest = target.judged()[i], np.setdiff1d(np.arange(target.n), chosen)
+    right, rest = _known(target)[0][i], np.setdiff1d(np.arange(target.n), chosen)
     found = [("labels", labels_alone(right[chosen], level=level))]
     if features:
         known, new = zip(*features, strict=True)
