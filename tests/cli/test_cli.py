@@ -134,7 +134,7 @@ class TestEveryTable:
     ("arguments", "message"),
     [
         (["fit", "--shift", "imagenet-v3"], "did you mean 'imagenet-v2'"),
-        (["fit", "-t", "imagenet-testbed", "--shift", "x"], "did you mean 'imagenet-testbed-2020'"),
+        (["fit", "-t", "imagenet-testbed", "--shift", "x"], "or 'imagenet-testbed-2020'"),
         (["fit"], "give a shift, or at least one ID setting (id) and an OOD"),
         (
             ["fit", "--shift", "imagenet-v2", "--id", "val"],
