@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from shiftbed.figures.charts import Panels
 
 Floats = NDArray[np.float64]
+_ENOUGH = 10
+"""With fewer units to resample the intervals are flagged."""
 
 
 def factors(
@@ -172,6 +174,8 @@ def _remarks(found: Factors, *, repeated: bool) -> Iterable[str]:
         yield f"Dropped: {name}: {reason}."
     if repeated and found.resampled == "network":
         yield "Rows of one model are not independent: these intervals are too narrow."
+    if found.resampled != "network" and found.units < _ENOUGH:
+        yield f"Only {found.units} {found.resampled}s: these intervals may be too narrow."
     heywood = [c for c, flagged in zip(found.columns, found.heywood, strict=True) if flagged]
     if heywood:
         yield (
