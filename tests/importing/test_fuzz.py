@@ -98,6 +98,7 @@ HEADERS = st.one_of(
             *("model", "name", "setting", "value", "accuracy", "correct", "n", "metric", "kind"),
             *("in_fit_set", "parent", "val", "v2", "n:val", "top1", "top1_err", "img_size"),
             *("crop_pct", "pretrained", "ImageNet 1k", "right", "line", "param_count", "low"),
+            *("high", "ci", "val_low", "val_high", "run", "step", "dataset", "acc1", "lr", "seed"),
         ]
     ),
     st.text(max_size=3),

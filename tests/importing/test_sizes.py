@@ -45,6 +45,21 @@ def test_a_known_size_is_taken_if_the_intervals_allow_it():
     assert recover_size(*some, resolution=1e-3, known=50_000).n != 50_000
 
 
+def test_a_known_size_is_taken_where_ends_are_rounded_outwards():
+    """ImageNet: 50,000 images give 0.7572 to 0.7647 to the nearest digit, 0.7648 outwards."""
+    assert recover_size(0.761, 0.7572, 0.7648, resolution=1e-4, known=50_000).n == 50_000
+    assert recover_size(0.761, 0.7572, 0.7648, resolution=1e-4, known=40_000).n != 40_000
+
+
+def test_sizes_known_by_name_and_digits_by_setting(write):
+    text = "model,dataset,acc,lower,upper\na,imagenet,0.761,0.757,0.765\na,{},0.65,0.6406,0.6594\n"
+    bed = import_results([write("a.csv", text.format("imagenet-v2"))])
+    assert bed.n.tolist() == [[50_000, 10_000]]
+    assert sum("as the test set of that name has" in one for one in bed.notes) == 2
+    bed = import_results([write("a.csv", text.format("photos"))])
+    assert bed.n.tolist() == [[50_000, 10_000]]
+
+
 def test_other_levels():
     some = printed(10_000, "beta", level=0.99)
     assert recover_size(*some, level=0.99).n == 10_000

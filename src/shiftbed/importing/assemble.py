@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from shiftbed import catalogue
 from shiftbed.display import counted
 from shiftbed.errors import InputError, shown, unknown
 from shiftbed.importing.models import (
@@ -153,7 +154,7 @@ def _recovered(
         setting = str(frame["setting"][0])
         if setting not in settings:
             continue
-        usual = known.get(setting, 0)
+        usual = known.get(setting) or catalogue.size(setting) or 0
         ends = [frame[c].to_numpy() for c in ("value", "low", "high")]
         size = None
         for unit in sorted({*frame["resolution"], *frame["coarser"]}):
@@ -177,8 +178,10 @@ def _how(size: RecoveredSize, level: float) -> str:
 
 
 def _against(size: RecoveredSize, usual: int) -> str:
-    if not usual or size.least <= usual <= size.most:
+    if not usual:
         return ""
+    if size.n == usual:
+        return ", as the test set of that name has"
     return f", although the test set of that name has {usual:,}"
 
 

@@ -86,21 +86,25 @@ def bounds_of(
     else:
         return []
     scale = 100.0 if (ends[1] > 1.0).any() else 1.0
-    steps = {
-        "resolution": 10.0 ** -_digits(table, cells) / scale,
-        "coarser": 10.0 ** -_digits(table, [column]) / _scale(table, column, value),
-    }
+    digits = {"resolution": _digits(table, cells), "coarser": _digits(table, [column])}
+    scales = {"resolution": scale, "coarser": _scale(table, column, value)}
     frame = {"value": value, "low": ends[0] / scale, "high": ends[1] / scale}
-    named = {"setting": setting, **frame, **steps}
+    named = {"setting": setting, **frame, **digits}
     found = pl.DataFrame(named, schema_overrides={"setting": pl.String})
-    return [(found if n is None else found.filter(n.fill_null(0) == 0)).drop_nulls()]
+    found = (found if n is None else found.filter(n.fill_null(0) == 0)).drop_nulls()
+    return [
+        found.with_columns(
+            (10.0 ** -pl.col(one).max().over("setting").cast(pl.Float64) / scales[one]).alias(one)
+            for one in digits
+        )
+    ]
 
 
-def _digits(table: TextTable, columns: Sequence[str]) -> int:
-    """The most digits after the point that cells of these columns have."""
-    text = pl.concat([table.frame[c].alias("cell") for c in columns]).drop_nulls()
-    found = text.str.extract_all(r"[.,][0-9]+").explode().str.len_chars().drop_nulls()
-    return max(found.to_list(), default=1) - 1
+def _digits(table: TextTable, columns: Sequence[str]) -> pl.Series:
+    """The most digits after the point that each row has in these columns."""
+    text = table.frame.select(pl.concat_str(columns, separator=" ", ignore_nulls=True))
+    found = text.to_series().str.extract_all(r"[.,][0-9]+").list.eval(pl.element().str.len_chars())
+    return found.list.max().cast(pl.Int64).fill_null(1) - 1
 
 
 def _scale(table: TextTable, column: str, value: pl.Series) -> float:

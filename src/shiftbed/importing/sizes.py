@@ -20,7 +20,7 @@ class RecoveredSize:
     """The number of images that explains the intervals of one setting."""
 
     n: int
-    """The roundest number from ``least`` to ``most``, or a known one between them."""
+    """The roundest number from ``least`` to ``most``, or the known one."""
     least: int
     most: int
     methods: tuple[str, ...]
@@ -61,7 +61,7 @@ def recover_size(
 
     For each kind of interval the width high − low, which falls with n, gives n; that n gives an
     interval, which must be the printed one up to ``resolution`` (a unit of its last digit). What
-    all models allow together is the answer; ``known`` is preferred if it is allowed. None if no
+    all models allow together is the answer, or ``known`` if its intervals are that wide. None if no
     kind of interval fits, even within a twentieth of its width, the models disagree, or the digits
     leave a factor of two open.
 
@@ -78,6 +78,10 @@ def recover_size(
     if not len(there):
         return None
     p, a, b = p[there], a[there], b[there]
+    if known:
+        fitting = [n for n, m in METHODS.items() if _allows(m, p, a, b, known, level, resolution)]
+        if fitting:
+            return RecoveredSize(n=known, least=known, most=known, methods=tuple(fitting))
     slack = resolution + 1e-12
     ranges, far = {}, {}
     for name, method in METHODS.items():
@@ -97,8 +101,8 @@ def recover_size(
     common = [(float(ranges[n][0].max()), float(ranges[n][1].min())) for n in exact]
     common = [(least, most) for least, most in common if least <= most * (1 + 1e-6)]
     if common:
-        found = _whole(min(a for a, _ in common), max(b for _, b in common), known)
-        if found is not None and (found[0] == known or found[2] <= 2 * found[1]):
+        found = _whole(min(a for a, _ in common), max(b for _, b in common))
+        if found is not None and found[2] <= 2 * found[1]:
             return RecoveredSize(n=found[0], least=found[1], most=found[2], methods=tuple(exact))
     near = {n: float(np.median(m / (b - a))) for n, m in far.items()}
     best = min(near, key=lambda name: near[name], default=None)
@@ -107,10 +111,20 @@ def recover_size(
     middle = ranges[best][2]
     if middle.max() > 1.2 * middle.min():
         return None
-    found = _whole(float(middle.min()), float(middle.max()), known)
+    found = _whole(float(middle.min()), float(middle.max()))
     if found is None:
         found = (round(float(np.median(middle))),) * 3
     return RecoveredSize(n=found[0], least=found[1], most=found[2], methods=())
+
+
+def _allows(
+    method: Interval, p: Floats, low: Floats, high: Floats, n: int, level: float, resolution: float
+) -> bool:
+    """Whether intervals of n images are as wide as the printed ones, of which each end may be
+    rounded to the nearest digit or outwards."""
+    lower, upper = method(p, np.full(len(p), float(n)), level)
+    miss = np.abs((upper - lower) - (high - low))
+    return bool((miss <= 2 * resolution + 1e-9).all() and (2 * resolution < high - low).all())
 
 
 def _solve(method: Interval, p: Floats, width: Floats, level: float) -> Floats:
@@ -124,13 +138,11 @@ def _solve(method: Interval, p: Floats, width: Floats, level: float) -> Floats:
     return np.asarray(np.exp((low + high) / 2))
 
 
-def _whole(least: float, most: float, known: int) -> tuple[int, int, int] | None:
-    """A whole number in the range: the known one, else the roundest; and the range."""
+def _whole(least: float, most: float) -> tuple[int, int, int] | None:
+    """The roundest whole number in the range, and the range."""
     low, high = int(np.ceil(least * (1 - 1e-6))), int(np.floor(most * (1 + 1e-6)))
     if low > high or low < 1:
         return None
-    if low <= known <= high:
-        return known, low, high
     unit = 10 ** len(str(high))
     while (high // unit) * unit < low:
         unit //= 10
