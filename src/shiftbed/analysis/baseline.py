@@ -366,15 +366,19 @@ def huber_weights(a: Floats, y: Floats, w: Floats) -> Floats:
     """
     weights = w.copy()
     for _ in range(50):
-        root = np.sqrt(weights)
-        theta = np.linalg.lstsq(a * root[:, None], y * root, rcond=None)[0]
-        off = np.abs(y - a @ theta)
+        off = np.abs(y - a @ weighted_fit(a, y, weights))
         limit = 1.345 * max(float(np.median(off)) / 0.6745, 1e-12)
         new = w * np.minimum(1.0, limit / np.maximum(off, 1e-300))
-        if np.abs(new - weights).max() < 1e-8:
+        if np.abs(new - weights).max() < 1e-6:
             break
         weights = new
     return np.asarray(weights)
+
+
+def weighted_fit(a: Floats, y: Floats, w: Floats) -> Floats:
+    """Coefficients (p,) of y (m,) on a (m, p) with weights w: (AᵀWA)⁻¹AᵀWy."""
+    weighted = a * w[:, None]
+    return np.asarray(np.linalg.solve(weighted.T @ a, weighted.T @ y))
 
 
 def _theil_sen(a: Floats, y: Floats, w: Floats) -> dict[str, Any]:

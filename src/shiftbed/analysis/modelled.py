@@ -89,10 +89,12 @@ class Modelled:
     ) -> "Modelled":
         """From accuracies x (M, k) and y (M,) on n_id (M, k) and n_ood (M,) images."""
         p, n = np.column_stack([x, y]), np.column_stack([n_id, n_ood])
-        inner = np.clip(np.nan_to_num(off_boundary(p, n), nan=0.5), 1e-9, 1.0 - 1e-9)
+        inside = off_boundary(p, n)
+        inner = np.clip(np.where(np.isfinite(inside), inside, 0.5), 1e-9, 1.0 - 1e-9)
         at = (np.clip(ndtri(inner), -WIDEST, WIDEST) + WIDEST) / (2 * WIDEST) * (_NODES - 1)
         node = np.minimum(at.astype(np.int64), _NODES - 2)
-        spread = np.sqrt(np.nan_to_num(binomial_variance(p, n)))
+        variance = binomial_variance(p, n)
+        spread = np.sqrt(np.where(np.isfinite(variance), variance, 0.0))
         return cls(spread=spread, node=node, part=at - node, errors=errors)
 
     def own(self, s: int, t: int) -> Floats | None:

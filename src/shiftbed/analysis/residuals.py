@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr
 
-from shiftbed.analysis.baseline import Line, huber_weights
+from shiftbed.analysis.baseline import Line, weighted_fit
 from shiftbed.analysis.intervals import quadratic, two_sided_p
 
 Floats = NDArray[np.float64]
@@ -93,21 +93,23 @@ def hidden_outliers(line: Line, beyond: float = 4.0) -> NDArray[np.int64]:
     """Fitted models far from where a robust fit puts them, by position.
 
     Several outliers pull a least-squares line and hide each other: leaving out one leaves the
-    others. A fit by Huber's weights, then by the half of the models it fits best, then by those
-    within 2.5 standard deviations of that (least trimmed squares, reweighted: Rousseeuw and
-    Leroy 1987) is not pulled by a tenth of the models; far is more than ``beyond`` standard
-    deviations, estimated from the median absolute residual.
+    others. A fit by the half of the models that it fits best, then by those within 2.5 standard
+    deviations of that (least trimmed squares, reweighted: Rousseeuw and Leroy 1987) is not
+    pulled by a tenth of the models; far is more than ``beyond`` standard deviations, estimated
+    from the median absolute residual.
     """
     a = line.design
     y = a @ line.coefficients + line.residuals
     correction = 1.4826 * (1.0 + 5.0 / max(line.dof, 1))
-    weights = huber_weights(a, y, np.ones(len(y)))
-    for step in range(12):
-        root = np.sqrt(weights)
-        off = np.abs(y - a @ np.linalg.lstsq(a * root[:, None], y * root, rcond=None)[0])
-        middle = float(np.median(off))
-        limit = middle if step < 10 else 2.5 * correction * middle
+    off = np.abs(line.residuals)
+    half = len(y) // 2
+    middle = float(np.partition(off, half)[half])
+    for step in range(7):
+        limit = middle if step < 5 else 2.5 * correction * middle
         weights = (off <= limit).astype(np.float64)
-        if np.linalg.matrix_rank(a[weights > 0]) < a.shape[1]:
+        try:
+            off = np.abs(y - a @ weighted_fit(a, y, weights))
+        except np.linalg.LinAlgError:
             break
+        middle = float(np.partition(off, half)[half])
     return np.flatnonzero(off > beyond * max(correction * middle, 1e-12))

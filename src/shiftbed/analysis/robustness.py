@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from shiftbed.analysis.baseline import Baseline, Line
 from shiftbed.analysis.intervals import (
@@ -29,6 +28,7 @@ from shiftbed.analysis.intervals import (
     check_level,
     off_boundary,
     quadratic,
+    t_quantile,
 )
 from shiftbed.analysis.noise import (
     ImageNoise,
@@ -269,12 +269,13 @@ def _measurement(
             np.where(total > 0, v / total, np.nan)
             for v in (noise.var_fit, noise.var_id, noise.var_ood)
         ]
-    half = stdtrit(dof, 0.5 + level / 2) * np.sqrt(total)
+    quantile = t_quantile(np.where(np.isfinite(dof), dof, 1e12), level)
+    half = quantile * np.sqrt(total)
     other = rho if conservative else np.where(np.abs(corrected - rho) > half, rho, corrected)
     return {
         "low": np.minimum(corrected, other) - half,
         "high": np.maximum(corrected, other) + half,
-        **_share_of_gap(placed, noise, rho, known, dof, level),
+        **_share_of_gap(placed, noise, rho, known, quantile),
         "fit_share": shares[0],
         "id_share": shares[1],
         "ood_share": shares[2],
@@ -282,7 +283,7 @@ def _measurement(
 
 
 def _share_of_gap(
-    placed: Placed, noise: JointNoise, rho: Floats, known: Bools, dof: Floats, level: float
+    placed: Placed, noise: JointNoise, rho: Floats, known: Bools, quantile: Floats
 ) -> dict[str, Floats]:
     """Fieller's interval of ρ/(x − β(x)), whose two parts share the line and the ID images.
 
@@ -292,7 +293,7 @@ def _share_of_gap(
         return {}
     gap, own = placed.x[:, 0] - placed.beta, noise.own
     of_gap = np.column_stack([1.0 + own[:, 0], np.zeros(len(own))])
-    t2 = stdtrit(dof, 0.5 + level / 2) ** 2
+    t2 = quantile**2
     a = gap**2 - t2 * noise.covariance(of_gap, of_gap)
     b = rho * gap - t2 * noise.covariance(own, of_gap)
     c = rho**2 - t2 * noise.covariance(own, own)
@@ -355,6 +356,10 @@ def _own_noise(line: Line, baseline: Baseline, placed: Placed, noise: JointNoise
 
 def _extra_noise(line: Line, baseline: Baseline, placed: Placed) -> Floats:
     """Binomial variance in scaled space beyond what baseline models have at the same accuracy."""
+
+    known = np.column_stack([placed.n_id, placed.n_ood])
+    if not ((known > 0) & (known < baseline.sizes)).any():
+        return np.zeros(len(placed.y))
 
     def beyond(p: Floats, n: Floats, usual: Floats) -> Floats:
         more = binomial_variance(p, n) - binomial_variance(p, np.broadcast_to(usual, n.shape))

@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, stdtrit
+from scipy.special import gammaln
 
 from shiftbed.analysis.baseline import Line
-from shiftbed.analysis.intervals import quadratic, two_sided_p
+from shiftbed.analysis.intervals import quadratic, t_quantile, two_sided_p
 
 Floats = NDArray[np.float64]
 TAILS = (2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 30.0)
@@ -53,8 +53,8 @@ def fit_tails(residuals: Floats) -> Tails:
         return NORMAL
     nu = np.array(TAILS)[:, None]
     scale = np.full((len(nu), 1), float(squares.mean()))
-    for _ in range(15):
-        scale = ((nu + 1) * squares / (nu + squares / scale)).mean(axis=1, keepdims=True)
+    for _ in range(15):  # s² = mean of (ν+1)e²/(ν + e²/s²)
+        scale = ((nu + 1) / m) * ((squares / (nu + squares / scale)).sum(axis=1, keepdims=True))
     fit = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(np.pi * nu * scale)
     likelihood = (fit - (nu + 1) / 2 * np.log1p(squares / (nu * scale))).sum(axis=1)
     normal = -0.5 * m * (np.log(2 * np.pi * squares.mean()) + 1.0)
@@ -145,7 +145,7 @@ def tail_p(t: Floats, dof: Floats, tails: Tails) -> Floats:
 
 def tail_quantile(level: float, dof: Floats, tails: Tails) -> Floats:
     """What |t| exceeds with probability 1 − level, the inverse of ``tail_p``."""
-    return np.asarray(tails.width * stdtrit(_both(dof, tails), 0.5 + level / 2))
+    return np.asarray(tails.width * t_quantile(_both(dof, tails), level))
 
 
 def _both(dof: Floats, tails: Tails) -> Floats:

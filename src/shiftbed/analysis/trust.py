@@ -327,9 +327,10 @@ def _groups(line: Baseline, groups: Sequence[str | float | None] | None, limits:
 def _added(design: Floats, extra: Floats, y: Floats) -> tuple[float, float, int]:
     """Gain in R² from further columns, their F statistic, and its residual degrees of freedom."""
     both = np.column_stack([design, extra])
-    dof = len(y) - int(np.linalg.matrix_rank(both))
+    fits = [np.linalg.lstsq(a, y, rcond=None) for a in (design, both)]
+    dof = len(y) - int(fits[1][2])
     rest = [
-        float(((y - a @ np.linalg.lstsq(a, y, rcond=None)[0]) ** 2).sum()) for a in (design, both)
+        float(((y - a @ fit[0]) ** 2).sum()) for a, fit in zip((design, both), fits, strict=True)
     ]
     total = float(((y - y.mean()) ** 2).sum())
     if dof < 1 or total <= 0:

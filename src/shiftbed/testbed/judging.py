@@ -6,6 +6,7 @@ known; *independent* for the rest.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,6 +43,7 @@ def arrays(
     return testbed.value[:, ids], testbed.value[:, ood], testbed.n[:, ids], testbed.n[:, ood]
 
 
+@lru_cache(maxsize=16)
 def positions(testbed: "Testbed", baseline: Baseline) -> NDArray[np.int64]:
     """For each model its row among those given to the fit, −1 if it was not fitted."""
     given = np.concatenate([line.fitted for line in baseline.lines])
@@ -84,12 +86,11 @@ def on_own_images(
     return np.asarray(own & (position < 0))
 
 
-def modelled_noise(
-    testbed: "Testbed", baseline: Baseline, position: NDArray[np.int64]
-) -> Modelled | None:
+@lru_cache(maxsize=16)
+def modelled_noise(testbed: "Testbed", baseline: Baseline) -> Modelled | None:
     """Covariances from accuracies alone; None if a fitted model's sizes are not known."""
     x, y, n_id, n_ood = arrays(testbed, baseline)
-    fitted = position >= 0
+    fitted = positions(testbed, baseline) >= 0
     if not fitted.any() or min(n_id[fitted].min(), n_ood[fitted].min()) <= 0:
         return None
     return Modelled.of(x, y, n_id.astype(np.float64), n_ood.astype(np.float64))
@@ -110,7 +111,7 @@ def judge(
         sizes |= {"like": alike[rows], "own_images": apart[rows]}
         return effective_robustness(baseline, x[rows], y[rows], **sizes)
 
-    whole = placed(slice(None), modelled_noise(testbed, baseline, position), like)
+    whole = placed(slice(None), modelled_noise(testbed, baseline), like)
     if not (known[position >= 0].all() and (known & ~apart).any()):
         return whole
     rows = np.flatnonzero(known & ~apart)
@@ -130,7 +131,7 @@ def errors_of(testbed: "Testbed", baseline: Baseline, rows: NDArray[np.int64]) -
     apart = on_own_images(testbed, baseline, position, ())
     like = like_fitted(testbed, position) & ~apart
     every = np.arange(len(y))
-    images: ImageNoise | None = modelled_noise(testbed, baseline, position)
+    images: ImageNoise | None = modelled_noise(testbed, baseline)
     if known[rows].all() and known[position >= 0].all() and not apart[rows].any():
         every = np.flatnonzero(known & ~apart)
         images, like = paired_noise(testbed, baseline, every), np.ones(len(y), bool)
@@ -185,7 +186,7 @@ def difference_of(
     apart = on_own_images(testbed, baseline, position, own_images)
     like = like_fitted(testbed, position) & ~apart
     rows = np.arange(len(y))
-    images: ImageNoise | None = modelled_noise(testbed, baseline, position)
+    images: ImageNoise | None = modelled_noise(testbed, baseline)
     if known[pair].all() and known[position >= 0].all() and not apart[pair].any():
         rows = np.flatnonzero(known & ~apart)
         images, like = paired_noise(testbed, baseline, rows), np.ones(len(y), bool)
@@ -227,10 +228,10 @@ def robustness_table(
     q = benjamini_hochberg(joined["p_value"])
     joined["q_value"], joined["out_of_line"] = q, q <= fdr
     about = {
-        "model": models["model"].gather(row),
-        "kind": models["kind"].gather(row),
-        "shift": pl.Series([one.shift for one in baselines], dtype=pl.String).gather(which),
-        "parent": models["parent"].gather(row),
+        "model": models["model"][row],
+        "kind": models["kind"][row],
+        "shift": pl.Series([one.shift for one in baselines], dtype=pl.String)[which],
+        "parent": models["parent"][row],
     }
     few = joined.pop("few")[there]
     numbers = {name: values[there] for name, values in joined.items()}
@@ -245,8 +246,8 @@ def robustness_table(
         ),
     }
     flags = [_flags(one, is_few) for one in baselines for is_few in (False, True)]
-    texts = pl.Series("flags", flags, dtype=pl.List(pl.String)).gather(2 * which + few)
-    lines = {name: values.gather(which) for name, values in of_line.items()}
+    texts = pl.Series("flags", flags, dtype=pl.List(pl.String))[2 * which + few]
+    lines = {name: values[which] for name, values in of_line.items()}
     return pl.DataFrame({**about, **numbers, **lines, "flags": texts}, nan_to_null=True)
 
 
@@ -262,7 +263,8 @@ def _relative_interval(
     parent = testbed.parent_rows[child]
     if len(child):
         n = n_ood.astype(np.float64)
-        noise = Modelled.of(x, y, n_id.astype(np.float64), n)
+        noise = modelled_noise(testbed, baseline)
+        noise = noise or Modelled.of(x, y, n_id.astype(np.float64), n)
         alike = (testbed.kinds[child] == testbed.kinds[parent]) | np.isin(
             testbed.kinds[child], LIKE
         )

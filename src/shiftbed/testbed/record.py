@@ -158,11 +158,15 @@ class Testbed:
 
     def fit_set(self, shift: str | Shift, models: Choice = None) -> NDArray[np.bool_]:
         """(models,): the fit set of a shift, or the ``models`` chosen instead."""
-        rows = choose(self.models, models)
+        rows = self._own_fit_set if models is None else choose(self.models, models)
         narrower = self.shift(shift).fit_on
         if narrower and (models is None or (isinstance(models, str) and models == "fit-set")):
             rows = rows & choose(self.models, narrower)
         return rows
+
+    @cached_property
+    def _own_fit_set(self) -> NDArray[np.bool_]:
+        return choose(self.models)
 
     # --- fitting -----------------------------------------------------------------------------
 
