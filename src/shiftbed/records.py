@@ -297,3 +297,7 @@ class ImageResults:
     """(models, images), in the order of the testbed's models."""
     known: NDArray[np.bool_]
     """(models,): whether the row of ``right`` holds results."""
+    pool: str | None = None
+    """The images that these were taken from, where they are some of another setting's."""
+    ids: NDArray[Any] | None = None
+    """(images,): which image of the pool each one is."""

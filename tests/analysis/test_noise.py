@@ -104,3 +104,25 @@ def test_attenuation_never_takes_off_more_than_half():
     line = fit_baseline([0.5, 0.6, 0.7, 0.8], [0.4, 0.5, 0.62, 0.7], bootstrap=0).lines[0]
     corrected, _ = attenuation(line, np.array([[1e6]]), np.zeros(1))
     assert corrected[1] == pytest.approx(2 * line.weights[0])
+
+
+def test_a_class_twin_shares_images_with_its_whole_set():
+    """Half of a set's images under another policy, against resampling the whole set's images."""
+    right, _ = answers(m=4)
+    twin = right[:, ::2] | (np.random.default_rng(3).random((4, 1500)) < 0.1)
+    ids = [("val", np.arange(3000)), ("val", np.arange(0, 3000, 2))]
+    found = image_covariance([right, twin], ["whole", "twin"], ids)
+    rng, draws = np.random.default_rng(1), []
+    at = np.full(3000, -1)
+    at[::2] = np.arange(1500)
+    for _ in range(3000):
+        some = rng.integers(0, 3000, 3000)
+        inside = at[some][at[some] >= 0]
+        draws.append(np.concatenate([right[:, some].mean(axis=1), twin[:, inside].mean(axis=1)]))
+    empirical = np.cov(np.array(draws).T)
+    assert np.abs(found - empirical).max() < 0.1 * np.diag(empirical).max()
+    assert found[0, 4] > 0.6 * np.sqrt(found[0, 0] * found[4, 4])
+    apart = image_covariance([right, twin], ["whole", "twin"])
+    assert np.all(apart[:4, 4:] == 0)
+    other = [ids[0], ("another", ids[1][1])]
+    assert np.all(image_covariance([right, twin], ["whole", "twin"], other)[:4, 4:] == 0)

@@ -156,3 +156,35 @@ def test_models_that_were_not_evaluated_are_named(imagenet):
     ]
     with pytest.raises(sb.InputError, match="was not evaluated on 'imagenet-v2'"):
         imagenet.difference(line, "resnet50", missing)
+
+
+def test_few_errors_widen_the_interval_to_the_side_they_must():
+    """14 errors of 2,000: the ends are those of the score interval, not of the delta method."""
+    _, _, line = fitted(m=200, noise=0.01)
+    common = {"n_id": 2000, "n_ood": 10**9}
+    placed = effective_robustness(line, [0.993], [0.95], **common)
+    down, up = placed.effective[0] - placed.low[0], placed.high[0] - placed.effective[0]
+    assert up > 1.03 * down  # an accuracy near 1 may well be lower: the prediction, too
+    assert 2 * up > placed.high[0] - placed.low[0]
+    usual = effective_robustness(line, [0.98], [0.93], **common)  # 40 errors
+    assert usual.effective[0] - usual.low[0] == pytest.approx(
+        usual.high[0] - usual.effective[0], rel=0.02
+    )
+
+
+def test_a_model_on_its_own_images_gets_the_lines_noise_too():
+    """What the line owes to its images is not in its residuals: p-values allow for it."""
+    from shiftbed.analysis.modelled import Modelled
+
+    x, y, line = fitted(m=60, noise=0.02)
+    at, on = np.append(x, 0.75), np.append(y, 0.66)
+    n = np.full(61, 2000.0)
+    images = Modelled.of(at[:, None], on, n[:, None], n)
+    position = np.append(np.arange(60), -1)
+    common = {"n_id": 2000, "n_ood": 2000, "position": position, "covariance": images}
+    shared = effective_robustness(line, at, on, **common)
+    apart = effective_robustness(line, at, on, own_images=position < 0, **common)
+    assert (shared.interval[-1], apart.interval[-1]) == ("modelled", "independent")
+    assert apart.high[-1] - apart.low[-1] > 1.3 * (shared.high[-1] - shared.low[-1])
+    assert apart.p_value[-1] > shared.p_value[-1]
+    assert apart.low[:-1] == pytest.approx(shared.low[:-1])

@@ -62,6 +62,20 @@ def clopper_pearson(
     return low, high
 
 
+def wilson(accuracy: ArrayLike, n: ArrayLike, z: ArrayLike) -> tuple[Floats, Floats]:
+    """Score interval of a proportion (Wilson 1927): where |p − π| ≤ z √(π(1−π)/n).
+
+    >>> low, high = wilson(0.99, 1000, 1.96)
+    >>> round(float(low), 4), round(float(high), 4)
+    (0.9817, 0.9946)
+    """
+    p, size, q = (np.asarray(one, np.float64) for one in (accuracy, n, z))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = (p + q**2 / (2 * size)) / (1 + q**2 / size)
+        half = q / (1 + q**2 / size) * np.sqrt(p * (1 - p) / size + q**2 / (4 * size**2))
+    return middle - half, middle + half
+
+
 def off_boundary(accuracy: ArrayLike, n: ArrayLike) -> Floats:
     """(k + ½)/(n + 1) where the accuracy is exactly 0 or 1, else the accuracy itself.
 

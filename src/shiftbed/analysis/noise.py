@@ -7,7 +7,7 @@ either known from answers per image (``image_covariance``) or modelled (``analys
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,13 +62,19 @@ class Paired:
         return self._block(s, s)[one, other]
 
 
-def image_covariance(right: list[NDArray[np.bool_]], images: list[str]) -> Floats:
+def image_covariance(
+    right: list[NDArray[np.bool_]],
+    images: list[str],
+    ids: list[tuple[str, NDArray[Any]] | None] | None = None,
+) -> Floats:
     """Covariance of accuracies over models and settings when images are resampled jointly.
 
     ``right[s]`` is (M, N_s) and ``images[s]`` says which images these are. For settings over the
     same N images Cov(a_i, a_j) = (P(i and j right) − a_i a_j)/(N − 1), the limit of resampling
-    images without drawing a single resample. Settings over different images are independent.
-    Returns (S·M, S·M), settings outermost.
+    images without drawing a single resample. ``ids[s]`` names the pool that images were taken
+    from and each one's id in it: settings that share some of them, as a class twin and its whole
+    set do, have Cov = Σ (r_i − a_i)(r_j − a_j)/(N_s N_t) over the images they share. Settings over
+    different images are independent. Returns (S·M, S·M), settings outermost.
 
     >>> right = np.array([[True, True, False, False], [True, False, False, False]])
     >>> image_covariance([right], ["a"]).round(4).tolist()
@@ -80,11 +86,19 @@ def image_covariance(right: list[NDArray[np.bool_]], images: list[str]) -> Float
     means = [r.mean(axis=1, dtype=np.float64) for r in right]
     for a in range(s):
         for b in range(a, s):
-            if images[a] != images[b]:
-                continue
-            n = right[a].shape[1]
-            both = (numbers[a] @ numbers[b].T).astype(np.float64) / n
-            block = (both - np.outer(means[a], means[b])) / max(n - 1, 1)
+            if images[a] == images[b]:
+                n = right[a].shape[1]
+                both = (numbers[a] @ numbers[b].T).astype(np.float64) / n
+                block = (both - np.outer(means[a], means[b])) / max(n - 1, 1)
+            else:
+                one, other = (None, None) if ids is None else (ids[a], ids[b])
+                if one is None or other is None or one[0] != other[0]:
+                    continue
+                _, i, j = np.intersect1d(one[1], other[1], return_indices=True)
+                if not len(i):
+                    continue
+                off = [numbers[a][:, i] - means[a][:, None], numbers[b][:, j] - means[b][:, None]]
+                block = off[0] @ off[1].T / (right[a].shape[1] * right[b].shape[1])
             out[a * m : (a + 1) * m, b * m : (b + 1) * m] = block
             out[b * m : (b + 1) * m, a * m : (a + 1) * m] = block.T
     return out

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr
 
-from shiftbed.analysis.baseline import Line, weighted_fit
+from shiftbed.analysis.baseline import Line
+from shiftbed.analysis.estimators import weighted_fit
 from shiftbed.analysis.intervals import quadratic, two_sided_p
 
 Floats = NDArray[np.float64]

@@ -29,6 +29,7 @@ from shiftbed.analysis.intervals import (
     off_boundary,
     quadratic,
     t_quantile,
+    wilson,
 )
 from shiftbed.analysis.noise import (
     ImageNoise,
@@ -44,6 +45,10 @@ from shiftbed.scales import Scale
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+
+FEW = 30
+"""With fewer errors or right answers than this an interval is made otherwise, and flagged."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -255,7 +260,8 @@ def _measurement(
     The bias is what noise in the baseline models' x does to the slope. Independent noise is the
     most of it there can be, so the conservative interval covers none to all of that; so does one
     that would otherwise leave out ρ itself, where too few models support the correction. Where a
-    size is unknown there is neither an interval nor a share of its variance.
+    size is unknown there is neither an interval nor a share of its variance. With few errors or
+    right answers the two sides differ, see ``_few``.
     """
     known = (placed.n_id > 0).all(axis=1) & (placed.n_ood > 0)
     total = np.where(known, noise.var_fit + noise.var_id + noise.var_ood, np.nan)
@@ -272,14 +278,50 @@ def _measurement(
     quantile = t_quantile(np.where(np.isfinite(dof), dof, 1e12), level)
     half = quantile * np.sqrt(total)
     other = rho if conservative else np.where(np.abs(corrected - rho) > half, rho, corrected)
+    down, up = _few(line, scale, placed, noise, quantile, half)
     return {
-        "low": np.minimum(corrected, other) - half,
-        "high": np.maximum(corrected, other) + half,
+        "low": np.minimum(corrected, other) - down,
+        "high": np.maximum(corrected, other) + up,
         **_share_of_gap(placed, noise, rho, known, quantile),
         "fit_share": shares[0],
         "id_share": shares[1],
         "ood_share": shares[2],
     }
+
+
+def _few(
+    line: Line, scale: Scale, placed: Placed, noise: JointNoise, quantile: Floats, half: Floats
+) -> tuple[Floats, Floats]:
+    """How far the interval reaches down and up where an accuracy rests on few errors.
+
+    Below 30 errors or right answers an accuracy's own noise is not normal, and S(x) bends within
+    it. Each side then takes the distance to the score interval's end in place of t standard
+    errors (variance estimates recovered: Zou and Donner 2008): with d_s the distance in ρ that the
+    end of setting s makes and e_s the t standard errors it stands for, half² + Σ_s (d_s² − e_s²),
+    and never less than half.
+    """
+    k = placed.x.shape[1]
+    p, n = np.column_stack([placed.x, placed.y]), np.column_stack([placed.n_id, placed.n_ood])
+    few = (n > 0) & (np.minimum(p, 1 - p) * n < FEW)
+    if not few.any():
+        return half, half
+    down, up = half**2, half**2
+    ends = wilson(p, n, quantile[:, None])
+    for s in range(k + 1):
+        usual = (quantile * noise.own[:, s]) ** 2 * noise.diagonal[s, s]
+        moved = []
+        for end in ends:
+            if s == k:
+                moved.append(end[:, s] - placed.y)
+                continue
+            x = placed.x.copy()
+            x[:, s] = np.clip(end[:, s], 1e-9, 1 - 1e-9)
+            eta = line.coefficients[0] + scale.forward(x) @ line.coefficients[1:]
+            moved.append(placed.beta - scale.inverse(eta))
+        lowest, highest = np.minimum(*moved), np.maximum(*moved)
+        down = down + np.where(few[:, s], lowest**2 - usual, 0.0)
+        up = up + np.where(few[:, s], highest**2 - usual, 0.0)
+    return np.sqrt(np.maximum(down, half**2)), np.sqrt(np.maximum(up, half**2))
 
 
 def _share_of_gap(

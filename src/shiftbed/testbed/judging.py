@@ -20,7 +20,7 @@ from shiftbed.analysis.intervals import benjamini_hochberg, off_boundary
 from shiftbed.analysis.means import Errors
 from shiftbed.analysis.modelled import Modelled
 from shiftbed.analysis.noise import ImageNoise, Paired, image_covariance, joint_noise
-from shiftbed.analysis.robustness import Robustness, effective_robustness, find_fitted
+from shiftbed.analysis.robustness import FEW, Robustness, effective_robustness, find_fitted
 from shiftbed.analysis.scatter import line_tails
 from shiftbed.errors import InputError
 
@@ -31,8 +31,6 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 LIKE = ("own", "intervention")
 """Kinds whose errors are like those of the fitted models, besides the fitted models' own kinds."""
-FEW = 30
-"""With fewer errors or right answers than this an interval is flagged."""
 
 
 def arrays(
@@ -65,7 +63,8 @@ def paired_noise(testbed: "Testbed", baseline: Baseline, rows: NDArray[np.int64]
     """Joint covariance of those models' accuracies in the baseline's settings."""
     results = [testbed.results[s] for s in (*baseline.id_settings, baseline.ood_setting)]
     right, images = [r.right[rows] for r in results], [r.images for r in results]
-    return Paired(covariance=image_covariance(right, images), models=len(rows))
+    ids = [None if r.ids is None else (r.pool or r.images, r.ids) for r in results]
+    return Paired(covariance=image_covariance(right, images, ids), models=len(rows))
 
 
 def like_fitted(testbed: "Testbed", position: NDArray[np.int64]) -> Bools:

@@ -10,6 +10,7 @@ from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Shift
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
+from shiftbed.store.store import StoredTestSet
 from shiftbed.testbed.record import Testbed
 
 
@@ -43,8 +44,14 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
             value[row, column], n[row, column] = answers.right.mean(), len(answers.right)
             if len(answers.right) == len(test_set):
                 right[row], known[row] = answers.right, True
-        images = str((test_set.details or {}).get("images") or test_set.fingerprint)
-        results[setting] = ImageResults(images=images, right=right, known=known)
+        whole = str((test_set.details or {}).get("twin_of"))
+        results[setting] = ImageResults(
+            images=_images(test_set),
+            right=right,
+            known=known,
+            pool=_images(store.test_set(whole) if whole in settings else test_set),
+            ids=np.array(test_set.examples),
+        )
     info = {r["model"]: r.get("info", {}) for r in records} | about.get("models", {})
     probes = _probes(store, names)
     if probes:
@@ -62,6 +69,11 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
         metrics={name: name.rpartition(":")[2] for name in probes},
         results=results,
     )
+
+
+def _images(test_set: StoredTestSet) -> str:
+    """Which images these are: perturbed ones are those that they were made from."""
+    return str((test_set.details or {}).get("images") or test_set.fingerprint)
 
 
 def _probes(

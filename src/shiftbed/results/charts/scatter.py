@@ -82,7 +82,7 @@ def scatter(
         called = f"{name} line" if name else testbed.line[:1].upper() + testbed.line[1:]
         trends += _trends(baseline, called, x, band_level)
     bars = bool(np.isfinite([x_low, y_low]).any())
-    draws = len(baseline.lines[0].draws)
+    draws = len(baseline.lines[0].draws) if baseline.band_kind == "bootstrap" else 0
     return Scatter(
         title=found.title or found.name,
         **fits.fields,
@@ -297,7 +297,7 @@ def _trends(baseline: Baseline, name: str, x: Floats, level: float) -> list[Tren
         grid = np.linspace(ends[0], ends[1], _STEPS)
         grid = np.unique(np.append(grid, np.clip(scale.forward(baseline.support[0]), *ends)))
         at = np.clip(scale.inverse(grid), line.low, np.nextafter(line.high, 0.0))
-        band = baseline.band(at, level, kind="bootstrap" if len(line.draws) else "analytic")
+        band = baseline.band(at, level)
         pieces.append(
             Trend(
                 name=name,
@@ -443,7 +443,11 @@ def _axis_title(testbed: Testbed, setting: str) -> str:
 def _reading(level: float, bars: bool, band_level: float, draws: int, fdr: float) -> str:
     """What bars, band, dashes and filling mean."""
     said = [f"Bars: {percent(level)} Clopper–Pearson intervals."] if bars else []
-    how = f"{draws:,} bootstrap resamples of the models" if draws else "from the residuals"
+    how = (
+        f"{draws:,} bootstrap resamples of the models"
+        if draws
+        else "from the scatter of models or families"
+    )
     said.append(f"Band: {percent(band_level)} confidence band of the line, {how}.")
     said.append("Filled markers: models the line is fitted through. Dotted: extrapolated.")
     said.append(f"Named: models farthest out of line (q ≤ {fdr:g}), or highlighted.")
