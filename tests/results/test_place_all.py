@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import false_discovery_control
 
 import shiftbed as sb
+from shiftbed.analysis.trajectory import held_out_peak
 from tests.cli.in_process import shiftbed
 from tests.results.digits import write_store
 
@@ -108,6 +109,29 @@ def test_runs_are_told_as_runs(imagenet):
     assert run["steps"] == 4
     assert found.to_dict()["runs"][0]["run"] == "r"
     assert "Runs" in str(found)
+    assert not len(found.all_runs)
+
+
+def test_the_peak_over_runs_is_chosen_on_others(imagenet):
+    rng = np.random.default_rng(0)
+    steps = 6
+    rows = pl.DataFrame(
+        {
+            "model": [f"{run}-{step}" for run in "abcd" for step in range(steps)],
+            "run": [run for run in "abcd" for _ in range(steps)],
+            "step": list(range(steps)) * 4,
+            "val": np.tile(np.linspace(0.6, 0.75, steps), 4),
+            "imagenet-v2": np.tile(np.linspace(0.5, 0.62, steps), 4) + rng.normal(0, 0.01, 24),
+        }
+    )
+    found = sb.place_all(imagenet, sb.import_results(rows, info=["step"]))
+    rho = found.frame["effective"].to_numpy().reshape(4, steps)
+    expected = held_out_peak(rho, steps=range(steps))
+    (one,) = found.to_dict()["all_runs"]
+    assert (one["peak"], one["peak_low"]) == (expected.peak.value, expected.peak.low)
+    assert one["final"] == pytest.approx(rho[:, -1].mean())
+    assert one["peak"] < found.runs["peak"].mean()
+    assert "All runs" in str(found)
 
 
 def test_json_and_files(tmp_path):

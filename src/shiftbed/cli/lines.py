@@ -171,6 +171,7 @@ def correlate(
     natural: list[str] | None = Option(None, help="Only these natural shifts."),
     models: list[str] | None = Option(None, help="Over which models (default kind!=standard)."),
     unit: str = Option("run", help="What intervals take as independent: run or model."),
+    on_boundary: opt.Boundary = "raise",
     level: opt.Level = 0.95,
     json: opt.AsJson = False,
 ) -> None:

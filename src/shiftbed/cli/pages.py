@@ -96,6 +96,7 @@ def serve(
     ),
     shifts: opt.Shifts = None,
     fdr: opt.Fdr = 0.05,
+    on_boundary: opt.Boundary = "raise",
 ) -> None:
     """Serve the page, read-only, and rebuild it while a run writes to the store."""
     site = call(sb.serve, locals())

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.errors import InputError
 from shiftbed.page.document import waiting_page
 from shiftbed.page.report import report
@@ -58,13 +59,15 @@ def serve(
     allow_remote: bool = False,
     shifts: Sequence[str] | None = None,
     fdr: float = 0.05,
+    on_boundary: OnBoundary = "raise",
 ) -> Site:
     """The report over HTTP, read-only, rebuilt while a run writes to a store; ``run`` starts it."""
     given = [sources] if isinstance(sources, str | Path) else sources
     names = tuple(str(one) for one in given)
+    options: dict[str, Any] = {"shifts": shifts, "fdr": fdr, "on_boundary": on_boundary}
 
     def make() -> str:
-        return report(names, shifts=shifts, fdr=fdr, refresh=True).page
+        return report(names, **options, refresh=True).page
 
     served = Served(make, lambda: stamp_of(names))
     server, address = make_server(served, host=host, port=port, allow_remote=allow_remote)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.dependence import clustered_pearson
 from shiftbed.display import Cell, Result, Table, number, records
 from shiftbed.errors import InputError, unknown
@@ -49,6 +50,7 @@ def correlate(
     natural: Sequence[str] | None = None,
     models: Choice = "kind!=standard",
     unit: str = "run",
+    on_boundary: OnBoundary = "raise",
     level: float = 0.95,
 ) -> Correlated:
     """Does ρ on synthetic shifts go with ρ on natural ones? Pearson's r for every pair.
@@ -77,7 +79,8 @@ def correlate(
         if not names:
             raise InputError(f"testbed {bed.name} has no {side} shifts")
         for name in names:
-            rho[name] = bed.judge(bed.fit(name, bootstrap=0)).effective[rows]
+            line = bed.fit(name, bootstrap=0, on_boundary=on_boundary)
+            rho[name] = bed.judge(line).effective[rows]
     pairs = [(a, b) for a in wanted["synthetic"] for b in wanted["natural"]]
     of = _units(bed.models.filter(pl.Series(rows)), unit)
     found = [(a, b, *clustered_pearson(rho[a], rho[b], of, level)) for a, b in pairs]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.patterns import PATTERNS, Pattern, Rules, classify
-from shiftbed.analysis.trust import Limits, Trust, trust_line
+from shiftbed.analysis.trust import FOR_ROBUSTNESS, Limits, Trust, trust_line
 from shiftbed.display import Row, Table, counted, number, percent, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.charts import Charted
@@ -123,6 +123,8 @@ class PatternStudy(Charted):
                 "which the pattern would be the nearest one; share: of resampled networks with the "
                 "same pattern (%); rank: Spearman's r. --json has all measures with their "
                 "intervals.",
+                "trusted: by the rule that every command has, here through all models of a pair "
+                "and not through the baseline models alone.",
                 *self.notes,
             ],
         )
@@ -217,7 +219,7 @@ def pattern_table(
             sizes=both,
             scale=scale,
             pattern=pattern.pattern,
-            limits=limits,
+            limits=limits or FOR_ROBUSTNESS,
         )
         rows.append(_row(pair, pattern, trust))
     if not rows:

@@ -9,6 +9,7 @@ import polars as pl
 
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import benjamini_hochberg, check_level
+from shiftbed.analysis.trajectory import held_out_peak
 from shiftbed.display import Cell, Table, counted, interval, p_value, percent, points, records
 from shiftbed.errors import InputError
 from shiftbed.importing.models import UNSPECIFIED
@@ -41,7 +42,11 @@ class PlacedAll(Drawn):
     source: str
     fdr: float
     runs: pl.DataFrame
-    """Runs of several steps: run, shift, steps, start, peak, peak_step and final ρ."""
+    """Runs of several steps: run, shift, steps, start, peak, peak_step and final ρ. A single run's
+    peak is its largest ρ, which is too large by its own noise."""
+    all_runs: pl.DataFrame
+    """Start, peak and final ρ over the runs of a shift that have steps in common, with intervals;
+    the peak at a step that other runs chose (``analysis.trajectory.held_out_peak``)."""
     not_matched: tuple[str, ...]
     """Settings of the file that the testbed does not have."""
     not_placed: tuple[str, ...]
@@ -79,7 +84,15 @@ class PlacedAll(Drawn):
             columns = {"run": "run", "shift": "shift", "steps": "steps"}
             columns |= {f"{w} ρ": (w, points) for w in ("start", "peak", "final")}
             columns["peak at step"] = "peak_step"
-            yield Table.of("Runs", self.runs.head(_SHOWN), columns, left=2)
+            noisy = "The peak of one run is its largest ρ, which is too large by its own noise."
+            yield Table.of("Runs", self.runs.head(_SHOWN), columns, notes=[noisy], left=2)
+        if len(self.all_runs):
+            columns = {"shift": "shift", "runs": "n"}
+            for when in ("start", "peak", "final"):
+                columns[f"{when} ρ"] = (when, points)
+                columns[f"{100 * self.level:g} % of {when}"] = _ends(when)
+            rule = f"Peak: {self.all_runs['rule'][0]}."
+            yield Table.of("All runs", self.all_runs, columns, notes=[rule])
         yield Table(notes=(*self.notes, *([f"Cite: {self.citation}"] if self.citation else [])))
 
     @property
@@ -101,6 +114,7 @@ class PlacedAll(Drawn):
                 {"model": m, "shifts": records(rows.drop("model"))} for (m,), rows in groups
             ],
             "runs": [{"run": run, "shifts": records(rows.drop("run"))} for (run,), rows in runs],
+            "all_runs": records(self.all_runs),
             "not_matched": list(self.not_matched),
             "not_placed": list(self.not_placed),
             "not_computed": [list(one) for one in self.not_computed],
@@ -175,6 +189,7 @@ def place_all(
         source=given.name,
         fdr=fdr,
         runs=_runs(frame),
+        all_runs=_all_runs(frame, level),
         not_matched=unmatched,
         not_placed=tuple(not_placed),
         not_computed=tuple(failed),
@@ -290,6 +305,31 @@ def _runs(frame: pl.DataFrame) -> pl.DataFrame:
         )
         .filter(pl.col("steps") > 1)
     )
+
+
+def _all_runs(frame: pl.DataFrame, level: float) -> pl.DataFrame:
+    """Start, peak and final ρ over the runs of each shift, where two have steps in common."""
+    found = []
+    for (shift,), rows in frame.group_by(["shift"], maintain_order=True):
+        if not {"run", "step"} <= set(rows.columns):
+            break
+        there = rows.drop_nulls(["run", "step", "effective"])
+        wide = there.pivot("run", index="step", values="effective", aggregate_function="first")
+        wide = wide.drop_nulls().sort("step")
+        if len(wide) < 2 or wide.width < 3:
+            continue
+        steps = wide["step"].cast(pl.Float64).to_numpy()
+        one = held_out_peak(wide.drop("step").to_numpy().T, steps=steps, level=level)
+        row: dict[str, Any] = {"shift": shift, "n": one.n, "rule": one.rule, "step": one.step}
+        for when in ("start", "peak", "final", "lost"):
+            ends = getattr(one, when)
+            row |= {when: ends.value, f"{when}_low": ends.low, f"{when}_high": ends.high}
+        found.append(row)
+    return pl.DataFrame(found)
+
+
+def _ends(when: str) -> Cell:
+    return lambda row: interval(row[f"{when}_low"], row[f"{when}_high"])
 
 
 def _notes(
