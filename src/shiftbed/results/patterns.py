@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.patterns import PATTERNS, Pattern, Rules, classify
-from shiftbed.analysis.trust import FOR_ROBUSTNESS, Limits, Trust, trust_line
+from shiftbed.analysis.trust import Limits, Trust, trust_line
 from shiftbed.display import Row, Table, counted, number, percent, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.charts import Charted
@@ -219,7 +219,7 @@ def pattern_table(
             sizes=both,
             scale=scale,
             pattern=pattern.pattern,
-            limits=limits or FOR_ROBUSTNESS,
+            limits=limits,
         )
         rows.append(_row(pair, pattern, trust))
     if not rows:
