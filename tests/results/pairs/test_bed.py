@@ -75,7 +75,7 @@ def test_a_testbed_file_is_told_from_a_plain_one(tmp_path):
 @pytest.mark.parametrize(
     ("source", "match"),
     [
-        ("imagenet-testbed-2021", "did you mean 'imagenet-testbed-2020'"),
+        ("imagenet-testbed-2021", "'imagenet-testbed-2020'"),
         ("nowhere.csv", "no such file or store"),
         ("nowhere/else", "no such file or store"),
     ],
