@@ -57,7 +57,9 @@ def test_own_predictions_get_paired_intervals(answers):
     assert paired["paired"] is True
     assert bare["paired"] is False
     assert paired["effective"] == pytest.approx(bare["effective"])
-    assert paired["high"] - paired["low"] < bare["high"] - bare["low"]
+    assert (paired["interval"], bare["interval"]) == ("paired", "modelled")
+    widths = [one["high"] - one["low"] for one in (paired, bare)]
+    assert widths[1] == pytest.approx(widths[0], rel=0.1)
 
 
 def test_predictions_on_other_images_are_refused(answers):

@@ -131,6 +131,23 @@ def test_a_file_per_test_set(write):
     assert renamed.settings == ("imagenet", "sketch")
 
 
+@pytest.mark.parametrize("form", ["{}_acc1", "{} top-1", "{} (%)", "{} Acc [%]", "wds/{}"])
+def test_known_test_sets_with_more_in_their_names(write, form):
+    names = [form.format(one) for one in ("imagenet", "imagenet-r", "mine")]
+    bed = import_results([write("a.csv", f"model,{','.join(names)}\na,76,40,30\nb,80,45,31\n")])
+    assert bed.settings == ("imagenet", "imagenet-r", names[2])
+    assert bed.usual_size("imagenet") == 50_000
+    kept = import_results([write("a.csv", f"model,{names[0]}\na,76\n")], sizes={names[0]: 5})
+    assert kept.settings == (names[0],)
+
+
+def test_what_pandas_writes(write):
+    bed = import_results([write("a.csv", ",val,v2\nx,0.5,0.4\ny,0.6,0.5\n")])
+    assert bed.model_names == ["x", "y"]
+    numbered = import_results([write("b.csv", ",model,val\n0,x,0.5\n1,y,0.6\n")])
+    assert (numbered.model_names, numbered.settings) == (["x", "y"], ("val",))
+
+
 def test_several_metrics_in_a_long_table(write):
     text = "model,dataset,metric,value\na,val,acc1,0.5\na,val,acc5,0.8\na,val,ece,0.1\n"
     bed = import_results([write("a.csv", text)])

@@ -103,13 +103,14 @@ def shorter(name: str) -> str:
     """The name of a setting without what it measures or a folder of web datasets, where a test set
     is known by that name only.
 
-    >>> shorter("imagenet_acc1"), shorter("wds/imagenetv2"), shorter("mine_acc1")
-    ('imagenet', 'imagenetv2', 'mine_acc1')
+    >>> shorter("imagenet_acc1"), shorter("ImageNet (%)"), shorter("mine_acc1")
+    ('imagenet', 'ImageNet', 'mine_acc1')
     """
     if is_setting(name):
         return name
     values = "|".join(one.replace("_", "[ _-]?") for one in ROLES["value"])
-    short = re.sub(rf"[ _.:/-]+(?:{values})$", "", name.removeprefix("wds/"), flags=re.IGNORECASE)
+    short = re.sub(r" *[(\[]?%[)\]]?$", "", name.removeprefix("wds/"))
+    short = re.sub(rf"[ _.:/-]+(?:{values})$", "", short, flags=re.IGNORECASE)
     return short if is_setting(short) else name
 
 

@@ -170,7 +170,8 @@ def _tabulate(
     nested: Iterable[str] = (),
     lists: Iterable[str] = (),
 ) -> TextTable:
-    """A table from columns: cells stripped, nameless empty columns left out."""
+    """A table from columns: cells stripped, nameless empty columns left out; a first column without
+    a name, as pandas writes it, numbers the rows or says what they are: the models."""
     if not len(lines):
         raise InputError(f"{path}: there is a header but no row below it")
     kept: dict[str, pl.Series] = {}
@@ -178,6 +179,10 @@ def _tabulate(
         name = name.strip()
         cells = column.cast(pl.String).str.strip_chars()
         cells = cells.set((cells == "").fill_null(False), None)
+        if not name and number == 1 and not cells.null_count():
+            if cells.to_list() == list(map(str, range(len(cells)))):
+                continue  # the index that pandas writes
+            name = "model" if "model" not in {one.strip().lower() for one in names} else ""
         if not name and cells.null_count() < len(cells):
             raise InputError(f"{path}: column {number} holds values but has no name")
         if name in kept:
