@@ -183,12 +183,14 @@ class JointNoise:
 
     def covariance(self, a: Floats, b: Floats) -> Floats:
         """(R,): Cov(Σ_s a_s da_s − g·dθ, Σ_s b_s da_s − g·dθ) per model, for a, b (R, k+1)."""
-        of_line = self.fit_covariance[None] + self.carries[:, None, None] * self.line_noise
-        found = np.einsum("is,it,sti->i", a, b, self.diagonal)
-        with_line = np.einsum("is,sij,ij->i", a + b, self.mixed, self.reach) * self.carries
-        return np.asarray(
-            found - with_line + np.einsum("ij,ijk,ik->i", self.reach, of_line, self.reach)
+        of_line = self.var_fit + self.carries * quadratic(self.reach, self.line_noise)
+        found = sum(
+            a[:, s] * b[:, t] * self.diagonal[s, t]
+            for s in range(a.shape[1])
+            for t in range(a.shape[1])
         )
+        with_line = ((a + b).T * (self.mixed * self.reach).sum(axis=2)).sum(axis=0) * self.carries
+        return np.asarray(found - with_line + of_line)
 
 
 def joint_noise(

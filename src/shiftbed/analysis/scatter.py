@@ -49,8 +49,8 @@ def fit_tails(residuals: Floats) -> Tails:
     """
     squares = residuals[np.isfinite(residuals)] ** 2
     m = len(squares)
-    if m < _ENOUGH or not squares.any():
-        return NORMAL
+    if m < _ENOUGH or float((squares**2).mean()) <= 3.0 * float(squares.mean()) ** 2:
+        return NORMAL  # tails no heavier than normal
     nu = np.array(TAILS)[:, None]
     scale = np.full((len(nu), 1), float(squares.mean()))
     for _ in range(15):  # s² = mean of (ν+1)e²/(ν + e²/s²)

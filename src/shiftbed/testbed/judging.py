@@ -295,7 +295,7 @@ def _columns(
     with np.errstate(invalid="ignore"):
         few = ((n > 0) & (np.minimum(values, 1 - values) * n < FEW - 1e-9)).any(axis=1)
     return {
-        "fitted": np.isin(testbed.model_names, baseline.models),
+        "fitted": positions(testbed, baseline) >= 0,
         "source": testbed.accuracy(source),
         "target": y,
         "n_id": testbed.size(source),
