@@ -9,6 +9,7 @@ from scipy.stats import false_discovery_control
 
 import shiftbed as sb
 from shiftbed.analysis.trajectory import held_out_peak
+from shiftbed.errors import InputError
 from tests.cli.in_process import shiftbed
 from tests.results.digits import write_store
 
@@ -154,7 +155,7 @@ def test_what_cannot_be_placed_is_refused(imagenet, tmp_path):
     with pytest.raises(sb.InputError, match=r"has both accuracies of a shift .* it has x, y"):
         sb.place_all(imagenet, other)
     twice = pl.DataFrame({"model": ["a"], "val": [0.5], "imagenet-r": [0.4], "ImageNet-R": [0.3]})
-    with pytest.raises(sb.InputError, match="are both 'imagenet-r'"):
+    with pytest.raises(sb.InputError, match="'imagenet-r' and 'ImageNet-R' are one test set"):
         sb.place_all(imagenet, twice)
     done = shiftbed("place", "--from", "x.csv", "--model", "a", cwd=tmp_path)
     assert "takes no --model" in done.stderr
@@ -172,3 +173,39 @@ def test_models_of_both_are_ranked_and_compared(imagenet):
     assert pair.rows.filter(shift="imagenet-v2")["effective"][1] == pytest.approx(clip["effective"])
     card = sb.card("ViT-B-32/openai", imagenet, others=["openclip"], shifts=["imagenet-v2"])
     assert card.frame["effective"][0] == pytest.approx(clip["effective"])
+
+
+def test_files_in_two_units_and_two_names_of_a_test_set_are_one_table(tmp_path):
+    (tmp_path / "a.csv").write_text("model,imagenet,imagenet_v2\na,76.1,63.0\nb,80.2,69.5\n")
+    (tmp_path / "b.csv").write_text("model,val,imagenet-sketch\na,0.761,0.24\nc,0.70,0.21\n")
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    found = sb.place_all("imagenet-testbed-2020", files).frame
+    rows = {(row["model"], row["shift"]): row["source"] for row in found.iter_rows(named=True)}
+    assert rows == pytest.approx(
+        {
+            ("a", "imagenet-v2"): 0.761,
+            ("a", "imagenet-sketch"): 0.761,
+            ("b", "imagenet-v2"): 0.802,
+            ("c", "imagenet-sketch"): 0.70,
+        }
+    )
+    (tmp_path / "b.csv").write_text("model,val,imagenet-sketch\na,0.70,0.24\n")
+    with pytest.raises(InputError, match="are one test set, but model 'a' has two accuracies"):
+        sb.place_all("imagenet-testbed-2020", files)
+
+
+def test_own_images_are_noisier_and_said_to_be_independent():
+    own = {"id": {"val": 0.7613}, "ood": {"imagenet-v2": 0.6321}}
+    like, apart = (
+        sb.place("imagenet-testbed-2020", **own, own_images=yes).frame.row(0, named=True)
+        for yes in (False, True)
+    )
+    assert (like["interval"], apart["interval"]) == ("modelled", "independent")
+    assert apart["high"] - apart["low"] > like["high"] - like["low"]
+    assert apart["effective"] == like["effective"]
+    assert apart["p_value"] > like["p_value"]
+
+
+def test_how_to_read_a_file_is_refused_for_what_is_no_file():
+    with pytest.raises(InputError, match="unit: only for files of results, which timm is not"):
+        sb.place_all("imagenet-testbed-2020", "timm", unit="percent")

@@ -36,13 +36,7 @@ def import_(
     layout: str | None = Option(
         None, help="wide, long, timm, open_clip or predictions (default: recognised)."
     ),
-    columns: list[str] | None = Option(
-        None,
-        "--column",
-        help="ROLE=COLUMN: what a column is, where its name does not say it, such as "
-        "model=estimator (model, setting, value, correct, n, low, high, interval, metric, run, "
-        "step, kind, in_fit_set, parent).",
-    ),
+    columns: opt.Columns = None,
     models: list[Path] | None = Option(
         None, help="A table that describes the models: model, kind, in_fit_set, …"
     ),
@@ -84,23 +78,12 @@ def import_(
         name=name or output.stem,
         unit=next(iter(bare), None),
         units=pairs(named, "--unit", "NAME=percent"),
-        columns=_columns(columns),
+        columns=opt.columns_by_role(columns),
         sizes=_sizes(sizes),
         setting_names=pairs(setting_names, "--setting", "NAME=SETTING"),
         shifts=_shifts(shifts),
     )
     show(save_testbed(bed, output), json)
-
-
-def _columns(texts: list[str] | None) -> dict[str, list[str]]:
-    """Columns by role; several may be settings."""
-    columns: dict[str, list[str]] = {}
-    for text in texts or ():
-        role, equals, column = text.partition("=")
-        if not equals or not role.strip() or not column.strip():
-            raise InputError(f"--column: expected ROLE=COLUMN, got {text!r}")
-        columns.setdefault(role.strip(), []).append(column.strip())
-    return columns
 
 
 def _sizes(texts: list[str] | None) -> dict[str, int]:

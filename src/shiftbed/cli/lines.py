@@ -15,10 +15,19 @@ def place(
     ),
     ood: list[str] | None = Option(None, help="SETTING=ACCURACY (or SHIFT=ACCURACY), likewise."),
     model: str | None = Option(None, help="Place a model that the testbed already has."),
-    from_: str | None = Option(
+    from_: list[str] | None = Option(
         None,
         "--from",
-        help="Place every model of a file: CSV, JSON, JSONL, Parquet, a testbed or a store.",
+        help="Place every model of a file: CSV, JSON, JSONL, Parquet (several are merged), a "
+        "testbed or a store.",
+    ),
+    columns: opt.Columns = None,
+    unit: str | None = Option(None, help="Of --from: percent or fraction."),
+    models: list[str] | None = Option(
+        None, help="A table that describes the models of --from: model, kind, …"
+    ),
+    own_images: bool = Option(
+        False, "--own-images", help="Measured on other images than the testbed's."
     ),
     predictions: list[str] | None = Option(
         None, help="SETTING=FILE.npz: your predictions on the testbed's own images."
@@ -45,13 +54,16 @@ def place(
     """
     given = locals()
     check_files(output)
-    if from_ is not None:
+    if not from_ and (columns or unit or models):
+        raise InputError("--column, --unit and --models go with --from")
+    if from_:
         single = ("id", "ood", "model", "predictions", "parent", "multi", "sensitivity")
         for one in [*single, *(["name"] if name != "your model" else [])]:
             if given[one]:
                 raise InputError(f"--from places the models of a file; it takes no --{one}")
         never = dict.fromkeys((*single, "name", "from_", "output"))
-        many = call(sb.place_all, given, results=from_, **never)
+        read = {"columns": opt.columns_by_role(columns), "models": models or ()}
+        many = call(sb.place_all, given, results=from_, **read, **never)
         write_and_show(many, output, json)
         return
     found = call(
@@ -59,6 +71,8 @@ def place(
         given,
         from_=None,
         output=None,
+        columns=None,
+        models=None,
         id=pairs(id, "--id", "SETTING=ACCURACY"),
         ood=pairs(ood, "--ood", "SETTING=ACCURACY"),
         predictions=pairs(predictions, "--predictions", "SETTING=FILE.npz"),

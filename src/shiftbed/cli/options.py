@@ -8,6 +8,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from shiftbed.errors import InputError
+
 TESTBED = "imagenet-testbed-2020"
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
@@ -136,3 +138,23 @@ Metrics = Annotated[
         "probes amplitude_hff, phase_cd, pixel_within_hff, jacobian_norm, …",
     ),
 ]
+Columns = Annotated[
+    list[str] | None,
+    Option(
+        "--column",
+        help="ROLE=COLUMN: what a column is, where its name does not say it, such as "
+        "model=estimator (model, setting, value, correct, n, low, high, interval, metric, run, "
+        "step, kind, in_fit_set, parent).",
+    ),
+]
+
+
+def columns_by_role(texts: list[str] | None) -> dict[str, list[str]]:
+    """Columns by role; several may be settings."""
+    columns: dict[str, list[str]] = {}
+    for text in texts or ():
+        role, equals, column = text.partition("=")
+        if not equals or not role.strip() or not column.strip():
+            raise InputError(f"--column: expected ROLE=COLUMN, got {text!r}")
+        columns.setdefault(role.strip(), []).append(column.strip())
+    return columns

@@ -47,11 +47,13 @@ def judge(
     level: float = 0.95,
     fdr: float = 0.05,
     fit: Callable[[Shift], Baseline] | None = None,
+    own_images: Sequence[str] = (),
     **options: Any,
 ) -> Verdicts:
     """Every model of a testbed on shifts; one that cannot be fitted does not block another.
 
-    ``options`` are those of ``Testbed.fit``; ``fit`` gives lines that are fitted already.
+    ``options`` are those of ``Testbed.fit``; ``fit`` gives lines that are fitted already;
+    ``own_images`` are models measured on other images than the testbed's.
 
     >>> from shiftbed.testbed import published
     >>> bed = published("imagenet-testbed-2020")
@@ -69,7 +71,7 @@ def judge(
             failed.append((shift.name, str(error)))
             continue
         trust = testbed.trust(line)
-        rows = testbed.robustness([line], level=level, fdr=fdr)
+        rows = testbed.robustness([line], level=level, fdr=fdr, own_images=own_images)
         frames.append(with_caveats(testbed, shift, line, trust, rows))
         lines.append((shift, line, trust))
     if not frames:

@@ -128,6 +128,7 @@ def place(
     on_boundary: OnBoundary = "raise",
     level: float = 0.95,
     fdr: float = 0.05,
+    own_images: bool = False,
     sensitivity: bool = False,
 ) -> Placed:
     """Effective robustness of one model on every shift that its accuracies allow.
@@ -137,9 +138,10 @@ def place(
     testbed's own images, by setting, as .npz files. ``model`` places a model of the testbed
     instead. ``multi`` controls for all given ID settings at once (a plane) instead of one each;
     ``parent`` is the model it derives from, for relative robustness. ``sensitivity`` adds ρ under
-    every defensible choice. False discoveries (``fdr``) are counted over the models judged on a
-    shift, as in every other command. A shift that cannot be fitted does not block another. The
-    other options are those of ``fit``.
+    every defensible choice. ``own_images`` says that the accuracies were measured on other images
+    than the testbed's, whose noise the line then does not share. False discoveries (``fdr``) are
+    counted over the models judged on a shift, as in every other command. A shift that cannot be
+    fitted does not block another. The other options are those of ``fit``.
 
     >>> placed = place("imagenet-testbed-2020", {"val": 0.7613}, {"imagenet-v2": 0.6321})
     >>> placed.frame["effective"].round(4).to_list()
@@ -147,11 +149,13 @@ def place(
     """
     bed = open_testbed(testbed)
     check_level(fdr, "fdr")
+    if own_images and predictions:
+        raise InputError("own_images goes with accuracies; predictions are on the testbed's images")
     if model is not None:
-        if id or ood or predictions or multi or parent or name != YOURS:
+        if id or ood or predictions or multi or parent or own_images or name != YOURS:
             raise InputError(
                 "model places a model of the testbed; it goes with no id, ood, predictions, "
-                "multi, parent or name"
+                "multi, parent, own_images or name"
             )
         name, shifts = bed.model_names[bed.model_index(model)], list(bed.shifts)
     else:
@@ -160,7 +164,8 @@ def place(
         bed = _with_model(bed, name, {**sides[0], **sides[1]}, parent)
     options: dict[str, Any] = {"scale": scale, "models": fit_on, "threshold": threshold}
     options |= {"knee": knee, "on_boundary": on_boundary}
-    found = judge(bed, shifts, level=level, fdr=fdr, **options)
+    apart = [name] if own_images else []
+    found = judge(bed, shifts, level=level, fdr=fdr, own_images=apart, **options)
     own = found.frame.filter(pl.col("model") == name)
     if not len(own):
         raise InputError(f"{name!r} has no accuracy on both sides of any shift of {bed.name}")

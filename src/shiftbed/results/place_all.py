@@ -1,7 +1,8 @@
 """Any number of models against a testbed's lines: every row of a file (``place --from``)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ from shiftbed.testbed.select import Choice
 
 _SHOWN = 40
 """Rows of a table that are printed; JSON and files have all."""
+
+_ROUNDING = 0.001
+"""Accuracies of one model under two names of a test set may differ by what rounding does."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -124,8 +128,12 @@ class PlacedAll(Drawn):
 
 def place_all(
     testbed: Source,
-    results: Results,
+    results: Results | Sequence[Results],
     *,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
+    unit: str | None = None,
+    models: Sequence[str | Path] = (),
+    own_images: bool = False,
     scale: str | Scale = "logit",
     fit_on: Choice = None,
     threshold: float | None = None,
@@ -136,8 +144,11 @@ def place_all(
 ) -> PlacedAll:
     """Every model of ``results`` on every shift of a testbed that it has the accuracies for.
 
-    ``results`` is a CSV, JSON, JSONL or Parquet file (or a frame) as ``import_results`` reads it,
-    a testbed or a store. A model without the accuracy on a shift's class twin is judged by the line
+    ``results`` is a CSV, JSON, JSONL or Parquet file (or a frame, or several) as
+    ``import_results`` reads it with ``columns``, ``unit`` and ``models``, a testbed or a store.
+    ``own_images`` says that all were measured on other images than the testbed's.
+
+    A model without the accuracy on a shift's class twin is judged by the line
     over the whole ID set, and its caveats say so. Lines are fitted once per shift, through the
     testbed's models only. q-values control the false discovery rate over the whole table. Models
     with a run and a step are told as runs. The options are those of ``place``.
@@ -147,7 +158,8 @@ def place_all(
     [-0.0082, 0.0637]
     """
     check_level(fdr, "fdr")
-    bed, given = open_testbed(testbed), open_results(results)
+    reading = {"columns": columns, "unit": unit, "models": list(models)}
+    bed, given = open_testbed(testbed), open_results(results, **reading)
     matched = _matched(bed, given)
     whole, names = _with_models(bed, given, matched)
     options: dict[str, Any] = {"scale": scale, "models": fit_on, "threshold": threshold}
@@ -160,14 +172,17 @@ def place_all(
         )
     fit_set = {shift: bed.fit_set(shift, fit_on) for shift in wanted}
     found, failed = [], []
-    for shift, models in wanted.items():
+    apart = list(names) if own_images else []
+    for shift, placed_on in wanted.items():
         chosen = np.append(fit_set[shift], np.zeros(len(names), dtype=bool))
         try:
-            judged = judge(whole, [shift], level=level, **options | {"models": chosen})
+            judged = judge(
+                whole, [shift], level=level, own_images=apart, **options | {"models": chosen}
+            )
         except InputError as error:
             failed.append((shift.name, str(error)))
             continue
-        found.append(judged.frame.filter(pl.col("model").is_in(list(models))))
+        found.append(judged.frame.filter(pl.col("model").is_in(list(placed_on))))
     if not found:
         raise InputError(f"no shift of {bed.name} could be fitted: {failed[0][1]}")
     frame = _ordered(pl.concat(found), names, fdr)
@@ -204,9 +219,6 @@ def _matched(bed: Testbed, given: Testbed) -> dict[str, str]:
         meant = setting if setting in bed.settings else targets.get(setting)
         meant = meant or find_setting(bed.settings, setting)
         if meant is not None and bed.metrics.get(meant) == given.metrics.get(setting):
-            if meant in found.values():
-                twice = next(s for s, one in found.items() if one == meant)
-                raise InputError(f"{given.name}: {twice!r} and {setting!r} are both {meant!r}")
             found[setting] = meant
     return found
 
@@ -221,8 +233,18 @@ def _with_models(
     n = np.zeros(value.shape, dtype=np.int64)
     for setting, meant in matched.items():
         at = bed.setting_index(meant)
-        value[:, at] = given.accuracy(setting)
-        n[:, at] = np.where(given.size(setting) > 0, given.size(setting), bed.usual_size(meant))
+        here = given.accuracy(setting)
+        other = np.flatnonzero(np.abs(value[:, at] - here) > _ROUNDING)
+        if len(other):
+            names = " and ".join(repr(s) for s, one in matched.items() if one == meant)
+            raise InputError(
+                f"{given.name}: {names} are one test set, but model "
+                f"{given.model_names[other[0]]!r} has two accuracies on it: "
+                f"{value[other[0], at]:g} and {here[other[0]]:g}"
+            )
+        new = np.isfinite(here) & np.isnan(value[:, at])
+        size = np.where(given.size(setting) > 0, given.size(setting), bed.usual_size(meant))
+        value[new, at], n[new, at] = here[new], size[new]
     parents = [again.get(p, p) if p is not None else None for p in given.models["parent"]]
     kind = pl.when(pl.col("kind") == UNSPECIFIED).then(pl.lit("own")).otherwise("kind")
     info = given.models.select(kind.fill_null("own").alias("kind")).with_columns(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -15,23 +16,40 @@ Results = Source | pl.DataFrame
 """What a testbed is opened from, or a file or frame of results such as ``import_results`` reads."""
 
 
-def open_results(source: Results) -> Testbed:
+def open_results(source: Results | Sequence[Results], **reading: Any) -> Testbed:
     """A testbed of anything that has accuracies: a published one's name, a testbed file, a store,
-    or a CSV, JSON, JSONL or Parquet file (or a frame) of results.
+    or a CSV, JSON, JSONL or Parquet file (or a frame) of results; several files of results are
+    merged. ``reading`` are options of ``import_results``, for files and frames only.
 
     >>> open_results(pl.DataFrame({"model": ["a"], "val": [0.7], "sketch": [0.2]})).settings
     ('val', 'sketch')
     """
     from shiftbed.importing import import_results
 
-    if isinstance(source, Testbed | PredictionStore):
-        return open_testbed(source)
-    if isinstance(source, pl.DataFrame):
-        return import_results(source)
+    several = source if isinstance(source, Sequence) and not isinstance(source, str) else [source]
+    if len(several) != 1 or _is_results(several[0]):
+        return import_results([_file(one) for one in several], **reading)
+    one = several[0]
+    given = ", ".join(name for name, value in reading.items() if value)
+    if given:
+        raise InputError(f"{given}: only for files of results, which {one} is not")
+    assert not isinstance(one, pl.DataFrame)
+    return open_testbed(one)
+
+
+def _is_results(source: Results) -> bool:
+    """Whether that is a file or a frame of results rather than a testbed or a store."""
+    if isinstance(source, Testbed | PredictionStore | pl.DataFrame):
+        return isinstance(source, pl.DataFrame)
     name = str(source)
-    if name in PUBLISHED or "://" in name or not Path(name).is_file() or _is_testbed(Path(name)):
-        return open_testbed(source)
-    return import_results(source)
+    known = name in PUBLISHED or "://" in name or not Path(name).is_file()
+    return not known and not _is_testbed(Path(name))
+
+
+def _file(source: Results) -> str | Path | pl.DataFrame:
+    if isinstance(source, Testbed | PredictionStore) or not _is_results(source):
+        raise InputError(f"of several sources each must be a file of results; {source} is none")
+    return source
 
 
 def _is_testbed(path: Path) -> bool:
