@@ -15,7 +15,7 @@ models, heavy tails, skew, uneven spread, curvature, few images, groups, compari
 models unlike the fit set, bands, dependent units, planning, few labels. Each has its coverage with
 Monte-Carlo error, the mean width in points, and whether the output carries a caveat in at least
 nine of ten simulations (``flagged``). ``failed`` lists the cases below 93 % that are not flagged,
-and the exit code is 1 if there are any.
+and the exit code of a full run is 1 if there are any.
 
 Without the public predictions beside the checkout, answers per image are simulated from a model
 with an ability per model and a difficulty per image, and the output says so.
@@ -207,7 +207,7 @@ def main() -> None:
         "failed": failed,
     }
     report(result, options.json)
-    if failed:
+    if failed and not options.quick:
         raise SystemExit(1)
 
 
