@@ -159,14 +159,18 @@ def _mean_r2(truth: float, simulations: int, seed: int) -> Case:
     which = np.repeat(np.arange(3), 20)
     groups = [(str(g), which == g) for g in range(3)]
 
+    said = []
+
     def ends() -> Ends:
         for draw in range(simulations):
             x, noise = rng.normal(size=(2, 60))
             y = np.sqrt(truth) * x + np.sqrt(1 - truth) * noise
             found = predictor(x, y, groups, bootstrap=400, seed=draw)
+            said.append("less sure" in found.note)
             yield found.r2_low, found.r2_high
 
-    return _case(f"mean R² of 3 groups of 20 models, truth {truth:g}", ends(), truth)
+    case = _case(f"mean R² of 3 groups of 20 models, truth {truth:g}", ends(), truth)
+    return case | {"flagged": all(said)}
 
 
 def case_mean_r2_of_nothing(simulations: int, seed: int) -> Case:
