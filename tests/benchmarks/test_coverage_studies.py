@@ -19,7 +19,7 @@ QUICK = (
 def test_defaults_cover(case):
     found = case(60, 1)
     assert found.keys() == KEYS
-    assert not found["flagged"]
+    assert found["flagged"] == (case is studies.case_mean_r2_of_nothing)  # groups of 20 models
     assert found["coverage"] >= 0.95 - 4 * max(found["mc_error"], 0.025)
 
 
