@@ -76,6 +76,12 @@ class Predictor:
     def fitted(self) -> tuple[Fit, ...]:
         return tuple(fit for fit in self.fits if np.isfinite(fit.r2))
 
+    @property
+    def small_groups(self) -> bool:
+        """Whether R² is a mean over groups of which one has fewer than ``MANY`` models."""
+        used = [fit.n for fit in self.fits if np.isfinite(fit.r2)]
+        return len(used) > 1 and min(used) < MANY
+
 
 def fit_group(x: Floats, y: Floats, group: str = "", level: float = 0.95) -> Fit:
     """The line of one group; pairs that are not finite are left out.
@@ -154,8 +160,6 @@ def predictor(
         half = z * float(np.sqrt(sum(f.slope_error**2 for f, _ in used))) / count
         ends = _mean_r2_interval([f for f, _ in used], level, bootstrap, seed)
         bounds = slope - half, slope + half, *ends
-        if min(f.n for f, _ in used) < MANY:
-            left.append(f"a group has fewer than {MANY} models: R² may be less sure than it says")
     return Predictor(
         fits=fits,
         slope=slope,

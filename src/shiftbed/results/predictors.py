@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.analysis.predictors import Lead, Predictor, lead, predictor, ranks
+from shiftbed.analysis.predictors import MANY, Lead, Predictor, lead, predictor, ranks
 from shiftbed.display import Row, Table, number, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.charts import Charted
@@ -196,6 +196,8 @@ def _inconclusive(
     ]
     if unsure:
         yield f"Which metric predicts best is inconclusive for {', '.join(unsure)}."
+    if any(fit.small_groups for fit in fits.values()):
+        yield f"A group has fewer than {MANY} models: intervals of R² may be too narrow."
 
 
 def _long(fits: Mapping[tuple[str, str], Predictor], leads: Leads, alpha: float) -> pl.DataFrame:
