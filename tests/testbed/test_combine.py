@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
+from shiftbed.records import ImageResults, Shift
 from shiftbed.testbed import Testbed, published
 from shiftbed.testbed.combine import combine
 
@@ -158,3 +159,36 @@ def test_models_of_one_name_are_told_apart(imagenet):
 def test_nothing_to_combine():
     with pytest.raises(InputError, match="no testbed"):
         combine([])
+
+
+def test_results_per_image_stay_and_pair_models_on_the_same_images():
+    rng = np.random.default_rng(0)
+    images = {"id": rng.random((30, 400)) < 0.7, "ood": rng.random((30, 300)) < 0.5}
+
+    def bed(name: str, rows: slice, fingerprint: str) -> Testbed:
+        names = [f"m{i}" for i in range(30)][rows]
+        right = {s: r[rows] for s, r in images.items()}
+        return Testbed(
+            name=name,
+            models=pl.DataFrame({"model": names}).with_columns(
+                pl.lit("standard").alias("kind"),
+                pl.lit(True).alias("in_fit_set"),
+                pl.lit(None, dtype=pl.String).alias("parent"),
+            ),
+            settings=("id", "ood"),
+            value=np.column_stack([r.mean(axis=1) for r in right.values()]),
+            n=np.tile([400, 300], (len(names), 1)),
+            shifts=(Shift(name="s", kind="natural-dataset", source=("id",), target="ood"),),
+            results={
+                s: ImageResults(images=s + fingerprint, right=r, known=np.ones(len(r), bool))
+                for s, r in right.items()
+            },
+        )
+
+    first = bed("first", slice(0, 20), "")
+    alike = combine([first, bed("alike", slice(20, 30), "")])
+    assert alike.effective_robustness("s")["interval"].to_list() == ["paired"] * 30
+    np.testing.assert_array_equal(alike.results["ood"].right, images["ood"])
+    other = combine([first, bed("other", slice(20, 30), " of others")])
+    assert other.results["id"].known.tolist() == [True] * 20 + [False] * 10
+    assert "paired" not in other.effective_robustness("s")["interval"][20:].to_list()

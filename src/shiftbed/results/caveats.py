@@ -249,3 +249,19 @@ def failure_notes(not_computed: Sequence[tuple[str, str]]) -> list[str]:
     said = [f"Not computed: {name} ({why})." for name, why in not_computed[:_MOST]]
     left = len(not_computed) - _MOST
     return said + ([f"Not computed: {counted(left, 'more shift')}."] if left > 0 else [])
+
+
+def unjudged_notes(testbed: Testbed, shifts: Sequence[Shift]) -> list[str]:
+    """How many models have the accuracy on the whole ID set only, not on a shift's class twin."""
+    said = []
+    for shift in shifts:
+        if shift.full_source is None:
+            continue
+        there = np.isfinite(testbed.accuracy(shift.full_source) + testbed.accuracy(shift.target))
+        lacking = int((there & ~np.isfinite(testbed.accuracy(shift.source[0]))).sum())
+        if lacking:
+            said.append(
+                f"{shift.name}: {counted(lacking, 'model')} without an accuracy on "
+                f"{shift.source[0]} left out; the whole ID set judges them too (full_id of rank)."
+            )
+    return said

@@ -15,7 +15,13 @@ from shiftbed.analysis.means import Errors, GroupMean, group_mean
 from shiftbed.display import Cell, Result, Table, interval, number, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
-from shiftbed.results.caveats import caveat_notes, caveats_of_group, failure_notes, judge
+from shiftbed.results.caveats import (
+    caveat_notes,
+    caveats_of_group,
+    failure_notes,
+    judge,
+    unjudged_notes,
+)
 from shiftbed.results.lines import TESTBED, Source, adhoc
 from shiftbed.results.sources import Results, joined
 from shiftbed.scales import SCALES, Scale
@@ -121,7 +127,12 @@ def groups(
         table = group_table(bed, wanted, by=column, level=level, **options)
         parts["groups"] = _with_caveats(table, judged.frame, bed, column)
         parts["scales"] = scale_table(bed, wanted, models=fit_on, knee=None, on_boundary="drop")
-        notes = [*caveat_notes(judged.frame), *failure_notes(judged.not_computed), *bed.notes]
+        notes = [
+            *caveat_notes(judged.frame),
+            *failure_notes(judged.not_computed),
+            *(unjudged_notes(bed, wanted) if others else []),
+            *bed.notes,
+        ]
     return Grouped(
         frame=next(iter(parts.values())),
         notes=tuple(notes),

@@ -9,7 +9,7 @@ import polars as pl
 
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import benjamini_hochberg, check_level
-from shiftbed.display import Cell, Row, Table, counted, interval, p_value, percent, points, records
+from shiftbed.display import Cell, Row, Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.caveats import (
@@ -19,11 +19,12 @@ from shiftbed.results.caveats import (
     headline,
     in_words,
     judge,
+    unjudged_notes,
 )
 from shiftbed.results.lines import TESTBED, Drawn, Source, find_shift, interval_notes
 from shiftbed.results.sources import Results, joined
 from shiftbed.scales import Scale
-from shiftbed.testbed import Testbed, choose
+from shiftbed.testbed import choose
 from shiftbed.testbed.select import Choice
 
 _SAID = 5
@@ -143,7 +144,7 @@ def rank(
         *interval_notes(found),
         *caveat_notes(found.head(shown) if shown else found),
         *failure_notes(judged.not_computed),
-        *(_unjudged(bed, judged.lines[0][0]) if wanted else []),
+        *(unjudged_notes(bed, [judged.lines[0][0]]) if wanted else []),
         *bed.notes,
     ]
     return Ranked(
@@ -159,18 +160,6 @@ def rank(
         options=options,
         level=level,
     )
-
-
-def _unjudged(bed: Testbed, shift: Shift) -> list[str]:
-    """Models that only have the accuracy on the whole ID set, not on the shift's class twin."""
-    if shift.full_source is None:
-        return []
-    there = np.isfinite(bed.accuracy(shift.full_source) + bed.accuracy(shift.target))
-    lacking = int((there & ~np.isfinite(bed.accuracy(shift.source[0]))).sum())
-    said = (
-        f"{counted(lacking, 'model')} without an accuracy on {shift.source[0]} left out; the whole "
-    )
-    return [f"{said}ID set judges them too (full_id, --full-id)."] if lacking else []
 
 
 def _interval(row: Row) -> str:

@@ -11,6 +11,7 @@ from shiftbed.results.lines import Source
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED, Testbed, open_testbed
 from shiftbed.testbed.combine import combine
+from shiftbed.testbed.files import is_testbed
 
 Results = Source | pl.DataFrame
 """What a testbed is opened from, or a file or frame of results such as ``import_results`` reads."""
@@ -43,22 +44,13 @@ def _is_results(source: Results) -> bool:
         return isinstance(source, pl.DataFrame)
     name = str(source)
     known = name in PUBLISHED or "://" in name or not Path(name).is_file()
-    return not known and not _is_testbed(Path(name))
+    return not known and not is_testbed(name)
 
 
 def _file(source: Results) -> str | Path | pl.DataFrame:
     if isinstance(source, Testbed | PredictionStore) or not _is_results(source):
         raise InputError(f"of several sources each must be a file of results; {source} is none")
     return source
-
-
-def _is_testbed(path: Path) -> bool:
-    if path.suffix.lower() != ".parquet":
-        return False
-    try:
-        return "shiftbed" in pl.read_parquet_metadata(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def joined(testbed: Source, others: Sequence[Results] = ()) -> Testbed:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shiftbed.catalogue import Identity
 from shiftbed.errors import InputError
-from shiftbed.records import Shift
+from shiftbed.records import ImageResults, Shift
 from shiftbed.testbed import PUBLISHED
 from shiftbed.testbed.families import families
 from shiftbed.testbed.naming import identity_of, sizes_by_name, title_of
@@ -72,6 +72,7 @@ def combine(testbeds: Sequence[Testbed]) -> Testbed:
         derived={k: v for bed in renamed for k, v in bed.derived.items()},
         metrics={k: v for bed in renamed for k, v in bed.metrics.items()},
         records={k: v for bed in reversed(renamed) for k, v in bed.records.items()},
+        results=_results(renamed),
         line=first.line,
         source="; ".join(bed.source for bed in testbeds if bed.source),
         licence="; ".join(dict.fromkeys(bed.licence for bed in testbeds if bed.licence)),
@@ -112,7 +113,7 @@ def _renamed(bed: Testbed, names: Mapping[str, str]) -> Testbed:
         derived={names[k]: tuple(names[p] for p in v) for k, v in bed.derived.items()},
         metrics={names.get(k, k): v for k, v in bed.metrics.items()},
         records={names.get(k, k): v for k, v in bed.records.items()},
-        results={},
+        results={names[k]: v for k, v in bed.results.items()},
         shifts=tuple(
             replace(
                 shift,
@@ -123,6 +124,27 @@ def _renamed(bed: Testbed, names: Mapping[str, str]) -> Testbed:
             for shift in bed.shifts
         ),
     )
+
+
+def _results(renamed: Sequence[Testbed]) -> dict[str, ImageResults]:
+    """Per-image results by setting, over the models of all: of those on the same images.
+
+    Where testbeds have other images of one setting, the first one's count; the other models keep
+    their accuracies.
+    """
+    starts = np.cumsum([0, *(len(bed.models) for bed in renamed)])
+    found: dict[str, ImageResults] = {}
+    for bed, start in zip(renamed, starts[:-1], strict=True):
+        for setting, own in bed.results.items():
+            if setting not in found:
+                right = np.zeros((starts[-1], own.right.shape[1]), dtype=bool)
+                known = np.zeros(starts[-1], dtype=bool)
+                found[setting] = replace(own, right=right, known=known)
+            whole = found[setting]
+            if whole.images == own.images:
+                rows = slice(start, start + len(bed.models))
+                whole.right[rows], whole.known[rows] = own.right, own.known
+    return found
 
 
 def _shares(shift: Shift, bed: Testbed) -> bool:

@@ -71,6 +71,20 @@ def _pack(testbed: Testbed, rows: Any, columns: Any) -> list[bytes | None]:
     return packed
 
 
+def is_testbed(path: str | Path) -> bool:
+    """Whether a file is a testbed file, by its contents; one that cannot be read is refused."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"PAR1":
+                return False
+        return "shiftbed" in pl.read_parquet_metadata(path)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        raise InputError(f"{path}: a damaged Parquet file") from None
+
+
 def read_testbed(path: str | Path) -> Testbed:
     """Read a testbed file, refusing anything that is not one."""
     path = Path(path)

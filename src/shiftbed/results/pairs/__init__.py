@@ -20,6 +20,7 @@ from shiftbed.results.pairs.networks import said
 from shiftbed.results.pairs.store import pairs_from_store
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED, Testbed, choose, published, read_testbed
+from shiftbed.testbed.files import is_testbed
 
 __all__ = ["Source", "held_out", "long_table", "name_of", "notes_of", "open_pairs"]
 __all__ += ["pairs_from_store", "pairs_from_testbed", "read_pairs"]
@@ -72,7 +73,7 @@ def _opened(
     if isinstance(source, str | Path):
         if name in PUBLISHED:
             source = published(name)
-        elif "://" not in name and path.is_file() and _is_testbed(path):
+        elif "://" not in name and path.is_file() and is_testbed(path):
             source = read_testbed(path)
         elif "://" in name or path.is_dir():
             source = PredictionStore.existing(name)
@@ -92,18 +93,6 @@ def _opened(
         if one not in known:
             raise unknown(f"kind of shift in {name}", one, known)
     return tuple(pair for pair in pairs if kinds is None or pair.kind in kinds)
-
-
-def _is_testbed(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            if file.read(4) != b"PAR1":
-                return False
-        return "shiftbed" in pl.read_parquet_metadata(path)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        raise InputError(f"{path}: a damaged Parquet file") from None
 
 
 def _only(pairs: Sequence[PairTable], only: Sequence[str]) -> tuple[PairTable, ...]:
