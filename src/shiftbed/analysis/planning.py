@@ -27,7 +27,6 @@ from shiftbed.scales import LOGIT, Scale
 Floats = NDArray[np.float64]
 Question = Literal["measured", "out-of-line"]
 QUESTIONS: tuple[Question, ...] = ("measured", "out-of-line")
-INTERVALS = ("paired", "modelled", "independent")
 _NODES = 25
 """Accuracies that stand for all baseline models."""
 

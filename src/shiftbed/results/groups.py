@@ -1,6 +1,6 @@
 """Groups of models, and one ID set against several (shi2023, Sections 5.2 to 5.4)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,8 +123,9 @@ def groups(
         if own_id or mixed is not None:
             raise InputError("own_id and mixed need id and ood")
         judged = judge(bed, [bed.shift(one) for one in shift or bed.shifts], level=level, **options)
-        wanted = [one for one, _, _ in judged.lines]
-        table = group_table(bed, wanted, by=column, level=level, **options)
+        lines = {one: line for one, line, _ in judged.lines}
+        wanted = list(lines)
+        table = group_table(bed, wanted, by=column, level=level, fit=lines.__getitem__, **options)
         parts["groups"] = _with_caveats(table, judged.frame, bed, column)
         parts["scales"] = scale_table(bed, wanted, models=fit_on, knee=None, on_boundary="drop")
         notes = [
@@ -168,6 +169,7 @@ def group_table(
     *,
     by: str = "kind",
     level: float = 0.95,
+    fit: Callable[[Shift], Baseline] | None = None,
     **options: Any,
 ) -> pl.DataFrame:
     """Mean and standard deviation of ρ per group and shift, with n and an interval of the mean.
@@ -175,7 +177,8 @@ def group_table(
     The interval is of models of this kind (families of them, where they are known), against a
     line and on images that all of them share (``analysis.means``). The rows "Average" average ρ
     over the shifts per model first (models that have all of them), then over models, as shi2023's
-    Tables 1b and 3 do; lines and images of different shifts are taken to err together.
+    Tables 1b and 3 do; lines and images of different shifts are taken to err together. ``fit``
+    gives lines that are fitted already.
     """
     if by not in testbed.models.columns:
         raise unknown("column of models", by, testbed.models.columns)
@@ -184,7 +187,7 @@ def group_table(
     related = testbed.families if options.get("families", "known") == "known" else None
     rows, rho, variance = [], [], []
     for shift in wanted:
-        line = testbed.fit(shift, bootstrap=0, **options)
+        line = fit(shift) if fit else testbed.fit(shift, bootstrap=0, **options)
         values = testbed.judge(line, level=level).effective
         rho.append(values)
         for name in _order(group[np.isfinite(values)]):
