@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shiftbed.catalogue.maps import groups, imagenet_synsets
 from shiftbed.errors import InputError
 from shiftbed.training import arguments, read_recipe
 from shiftbed.training.recipe import canonical, combinations
@@ -251,6 +252,20 @@ class TestPapers:
         assert Counter(Counter(job.training_data for job in found).values()) == {648: 36}
         assert len(recipe.sources.shifts) == 172
         assert all(job.training_data.partition("/")[0] in job.evaluate[0] for job in found)
+
+    def test_shis_test_sets_are_all_judged_by_the_class_map(self):
+        """Each class of CIFAR-10: its own output and the ImageNet classes of the shipped map."""
+        recipe = read_recipe(ROOT / "recipes" / "shi2023.toml")
+        settings = {one.id: one.setting for one in recipe.sources.settings}
+        for name in ("imagenet-mapped", "cifar-10", "cifar-10.1", "cifar-10.2", "cinic-10"):
+            policy = settings[name].policy
+            step = policy.steps[0]
+            assert step.names == tuple(groups("cifar-10"))
+            wanted = [(*own, 1000 + at) for at, own in enumerate(groups("cifar-10").values())]
+            assert list(step.groups) == wanted
+            assert settings[name].relabel == (name == "imagenet-mapped")
+        listed = (ROOT / "recipes" / "imagenet-cifar-10.txt").read_text().split()
+        assert listed == [*imagenet_synsets(), *groups("cifar-10")]
 
     def test_fridovichs_grid_is_that_of_the_released_networks(self):
         """By pruning method and scope, as in the released table of 447 networks."""

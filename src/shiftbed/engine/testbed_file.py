@@ -16,7 +16,7 @@ path = "images/val"
 
 [[settings]]                     # default: every test set as it is
 test_set = "val"
-subset = [0, 1, 5]               # or a map: {cat = [281, 282]}, with how = "max"
+subset = [0, 1, 5]               # or a map: {cat = [281, 282]}, a JSON file; how = "max"
 labels = "model"                 # the images' labels are the model's classes, or "target"
 corruptions = ["fog:1-5"]        # and more: see perturbed_settings.py
 
@@ -138,6 +138,7 @@ def read_settings(
         if name not in test_sets:
             raise unknown("test set in [[settings]]", name, test_sets)
         wanted = take(one, base)
+        one |= files_beside({key: one[key] for key in ("map",) if key in one}, base)
         found += expand(plan_setting(test_sets[name], one), wanted, test_sets.values())
     unique([one.id for one in found], "setting")
     rest, settings, shifts = with_catalogue(tables(table, "shifts"), found, test_sets.values())
