@@ -16,7 +16,8 @@ from examples.tables import table
 from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.id_sets import press
 from shiftbed.display import interval, number, percent, points
-from shiftbed.results.groups import group_table, single_and_multi, without_mixed
+from shiftbed.results.groups import group_table
+from shiftbed.results.single_and_multi import single_and_multi, without_mixed
 from shiftbed.testbed import Testbed
 from shiftbed.testbed.select import Choice
 

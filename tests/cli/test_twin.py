@@ -3,10 +3,12 @@ import json
 import numpy as np
 import pytest
 
+from shiftbed.catalogue import common_classes
 from shiftbed.cli.imports import policy_of
 from shiftbed.errors import InputError
 from shiftbed.labels import class_map, read_class_map, subset
-from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
+from shiftbed.records import Setting
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
 from tests.cli.in_process import shiftbed
 
 
@@ -59,8 +61,48 @@ def test_one_policy_is_named(place):
     with pytest.raises(InputError, match="--how goes with"):
         policy_of("1,2", None, "sum")
     with pytest.raises(InputError, match="did you mean 'imagenet-a'"):
-        policy_of(None, None, None, "imagenet-aa")
+        policy_of(None, None, None, ["imagenet-aa"])
     assert policy_of("3,1", None, None) == subset([3, 1])
+
+
+def test_the_classes_that_several_settings_have(place):
+    """shi2023's class subsampling, in the model's own classes whatever each is judged on."""
+    store = PredictionStore(place / "store")
+    record = Setting(test_set="r", policy=subset([11, 500, 600], of=1000), policy_name="three")
+    labels = np.array([0, 0, 1, 2, 2])
+    store.add_test_set(
+        StoredTestSet(
+            setting="r",
+            record=record,
+            examples=tuple(map(str, range(5))),
+            labels=labels,
+            fingerprint="r",
+            label_policy=record.policy.describe(),
+            classes=3,
+        )
+    )
+    logits = np.eye(3)[labels] + 2 * np.eye(3)[[2, 0, 1, 2, 2]]
+    store.write_part("m", "r", 0, part_from_logits(logits.astype(np.float32), labels))
+    store.write_cell("m", "r", {"status": "complete"})
+    command = ["store", "twin", "store", "--setting", "val", "--setting", "r", "--model", "m"]
+    found = json.loads(shiftbed(*command, "--json", cwd=place).stdout)
+    by = {one["setting"]: one for one in found["twins"]}
+    assert found["policy"] == "subset of 2 of 1000 classes, logits sliced before argmax"
+    assert by["val@common"]["n"] == 20  # classes 11 and 500 of 6, 11 and 500
+    assert by["r@common"]["n"] == 3  # the images of 600 are left out
+    # class 600 was answered for the first image: sliced away, its own class is left
+    assert by["r@common"]["value"] == 1.0
+    named = shiftbed(*command, "--name", "x", cwd=place)
+    assert named.returncode == 2
+    assert "one name for the twins of 2 settings" in named.stderr
+
+
+def test_several_test_sets_of_the_catalogue(place):
+    command = ["store", "twin", "store", "--setting", "val", "--model", "m", "--json"]
+    both = [*command, "--like", "imagenet-a", "--like", "imagenet-r"]
+    found = json.loads(shiftbed(*both, cwd=place).stdout)
+    assert found["policy"] == common_classes(["imagenet-a", "imagenet-r"]).describe()
+    assert found["twins"][0]["setting"] == "val@imagenet-a+imagenet-r-classes"
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,24 @@ def group_mean(
     other = mean if abs(centre - mean) > half else centre
     low, high = min(centre, other) - half, max(centre, other) + half
     return GroupMean(**found, low=low, high=high, shared=shared, spread=spread, dof=dof)
+
+
+def mean_of_shifts(
+    rho: Floats,
+    shared: Sequence[float],
+    families: Sequence[str | None] | None = None,
+    level: float = 0.95,
+) -> GroupMean:
+    """The mean over models of ρ (n,) that was averaged over shifts before.
+
+    ``shared`` is each shift's variance of the mean from its line and images. Lines and images of
+    different shifts are taken to err together: the error is at most the mean of the shifts' errors.
+    """
+    n, nothing = len(rho), np.zeros((len(rho), len(rho)))
+    errors = None
+    if np.isfinite(shared).all():
+        together = np.full((n, n), float(np.sqrt(shared).mean()) ** 2)
+        errors = Errors(
+            matrix=together, fit=nothing, corrected=rho, dof=1.0, interval="independent"
+        )
+    return group_mean(rho, errors, families, level)

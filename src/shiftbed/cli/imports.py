@@ -1,5 +1,6 @@
 """Files in and out: ``shiftbed import``, ``captions``, and ``store`` with its verbs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -177,11 +178,16 @@ def import_predictions(
 @store.command()
 def twin(
     store: opt.Store,
-    setting: str = Option(help="The setting whose twin is made, such as val."),
+    setting: list[str] = Option(
+        help="The setting whose twin is made, such as val; several without a policy get the "
+        "classes that all of them have."
+    ),
     subset: opt.Subset = None,
     class_map: opt.ClassMap = None,
-    like: str | None = Option(
-        None, help="The classes of a test set of the catalogue, such as imagenet-a."
+    like: list[str] | None = Option(
+        None,
+        help="The classes of a test set of the catalogue, such as imagenet-a; of several, those "
+        "that all have.",
     ),
     how: opt.How = None,
     name: str | None = Option(None, help="The twin's name (default: SETTING@CLASSES)."),
@@ -195,19 +201,25 @@ def twin(
     """
     from shiftbed.results.stores import twins
 
-    policy = policy_of(subset, class_map, how, like)
-    named = name or (f"{setting}@{like}-classes" if like else None)
-    found = twins(store, setting, policy, name=named, models=models, level=level)
+    policy = None
+    if len(setting) < 2 or subset or class_map or like:
+        policy = policy_of(subset, class_map, how, like)
+    if like and len(setting) == 1:
+        name = name or f"{setting[0]}@{'+'.join(like)}-classes"
+    found = twins(store, setting, policy, name=name, models=models, level=level)
     show(found, json, failed=not found.decided)
 
 
 def policy_of(
-    subset: str | None, class_map: Path | None, how: str | None, like: str | None = None
+    subset: str | None,
+    class_map: Path | None,
+    how: str | None,
+    like: Sequence[str] | None = None,
 ) -> "LabelPolicy":
     """The label policy that the options name; exactly one of them must be given."""
     from shiftbed import catalogue, labels
 
-    if sum(one is not None for one in (subset, class_map, like)) != 1:
+    if sum(bool(one) for one in (subset, class_map, like)) != 1:
         raise InputError("give one of --subset, --class-map and --like")
     if how is not None and class_map is None:
         raise InputError("--how goes with --class-map")
@@ -215,7 +227,8 @@ def policy_of(
         return labels.subset(class_indices(subset))
     if class_map is not None:
         return labels.read_class_map(class_map, how or "max")
-    return catalogue.policy_of(str(like))
+    assert like is not None
+    return catalogue.policy_of(like[0]) if len(like) == 1 else catalogue.common_classes(list(like))
 
 
 def class_indices(text: str) -> list[int]:

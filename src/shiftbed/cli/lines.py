@@ -159,7 +159,7 @@ def groups(
     by: str | None = Option(None, help="Column of models that makes the groups (default: kind)."),
     shift: opt.Shifts = None,
     id: list[str] | None = Option(
-        None, help="Two or more ID settings: single-ID against multi-ID fits."
+        None, help="Two or more ID settings: fits and groups by each of them and by all."
     ),
     ood: list[str] | None = Option(None, help="OOD settings, with --id."),
     own_id: list[str] | None = Option(
@@ -170,6 +170,11 @@ def groups(
     ),
     scale: opt.ScaleName = "logit",
     fit_on: opt.FitOn = None,
+    threshold: float | None = Option(
+        None,
+        help="Fit only models with at least this ID accuracy; with --id, leave out those below it "
+        "on the first one.",
+    ),
     on_boundary: opt.Boundary = "raise",
     others: opt.Others = None,
     level: opt.Level = 0.95,

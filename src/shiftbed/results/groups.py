@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary
-from shiftbed.analysis.families import ENOUGH
-from shiftbed.analysis.means import Errors, GroupMean, group_mean
+from shiftbed.analysis.means import GroupMean, group_mean, mean_of_shifts
 from shiftbed.display import Cell, Result, Table, interval, number, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
@@ -22,14 +19,21 @@ from shiftbed.results.caveats import (
     judge,
     unjudged_notes,
 )
-from shiftbed.results.lines import TESTBED, Source, adhoc
+from shiftbed.results.lines import TESTBED, Source
+from shiftbed.results.single_and_multi import (
+    AVERAGE,
+    comparable,
+    id_groups,
+    rank_agreement,
+    single_and_multi,
+    without_mixed,
+)
 from shiftbed.results.sources import Results, joined
 from shiftbed.scales import SCALES, Scale
-from shiftbed.testbed import Testbed, choose
+from shiftbed.testbed import Testbed
 from shiftbed.testbed.judging import errors_of
 from shiftbed.testbed.select import Choice
 
-AVERAGE = "Average"
 _TITLES = {
     "scales": "Fit quality by scale (no knee)",
     "fits": "Single-ID and multi-ID fits",
@@ -43,7 +47,7 @@ class Grouped(Result):
     """ρ by group of models and R² by scale, or single-ID against multi-ID fits.
 
     ``frame`` is the first of ``parts``, which are tables by name: groups and scales, or fits,
-    rank_agreement and without_mixed.
+    groups, rank_agreement and without_mixed.
     """
 
     testbed: str
@@ -54,17 +58,21 @@ class Grouped(Result):
     def tables(self) -> Iterable[Table]:
         for key, frame in self.parts.items():
             if key == "groups":
+                several = "id" in frame.columns
                 columns: dict[str, Cell] = {
-                    "shift": "shift",
+                    "ood" if several else "shift": "ood" if several else "shift",
                     self.by: "group",
+                    **({"fitted": _fitted, "ID": "id"} if several else {}),
                     "mean ρ": ("mean", points),
-                    "± std": ("std", percent),
+                    "± std": ("sd" if several else "std", percent),
                     f"{100 * self.level:g} % of the mean": lambda r: interval(r["low"], r["high"]),
+                    **({"MAE": ("mae", percent), "R²": ("r2", _short)} if several else {}),
                     "n": "n",
                     "families": "families",
                 }
                 title = f"{self.testbed}: ρ by {self.by} (points)"
-                yield Table.of(title, frame, columns, notes=self.notes, left=2)
+                left = 4 if several else 2
+                yield Table.of(title, frame, columns, notes=self.notes, left=left)
             else:
                 kinds = frame.schema.items()
                 columns = {n: (n, number) if kind == pl.Float64 else n for n, kind in kinds}
@@ -73,6 +81,14 @@ class Grouped(Result):
 
     def to_dict(self) -> dict[str, Any]:
         return {key: records(frame) for key, frame in self.parts.items()}
+
+
+def _fitted(row: Mapping[str, Any]) -> str:
+    return "yes" if row["fitted"] else "no"
+
+
+def _short(value: float | None) -> str:
+    return number(value, 3)
 
 
 def groups(
@@ -86,6 +102,7 @@ def groups(
     mixed: Choice = None,
     scale: str | Scale = "logit",
     fit_on: Choice = None,
+    threshold: float | None = None,
     on_boundary: OnBoundary = "raise",
     others: Sequence[Results] = (),
     level: float = 0.95,
@@ -93,9 +110,12 @@ def groups(
     """Mean ρ by group of models (column ``by``, kind if not given) and R² by scale.
 
     With two or more ID settings ``id`` and OOD settings ``ood``: lines through one ID setting
-    against the plane through all (shi2023). ``own_id`` maps groups to their own ID setting, for
-    Kendall's τ of both ρ within a group; ``mixed`` chooses models that the plane is refitted
-    without. ``others`` are as for ``rank``; rows of groups have r2, trusted and caveats as it has.
+    against the plane through all (shi2023), their R² and MAE, and ρ by group, of fitted and of
+    other models apart. ``own_id`` maps groups to their own ID setting, for Kendall's τ of both ρ
+    within a group; ``mixed`` chooses models that the plane is refitted without. ``threshold``
+    keeps models with at least that accuracy: in the fit, on its ID setting; or with ``id`` at all,
+    on the first one. ``others`` are as for ``rank``; rows of groups have r2, trusted and caveats as
+    it has.
 
     >>> found = groups("imagenet-testbed-2020", shift=["imagenet-v2"])
     >>> found.frame.filter(pl.col("group") == "more-data")["mean"].round(4).to_list()
@@ -109,25 +129,29 @@ def groups(
         raise InputError("id and ood go together: ID settings and OOD settings")
     parts: dict[str, pl.DataFrame] = {}
     if id and ood:
-        if shift or level != 0.95 or (by and not own_id):
-            raise InputError(
-                "single-ID and multi-ID fits (id, ood) take no shift and no level, and a column "
-                "(by) only with own_id"
-            )
+        if shift:
+            raise InputError("single-ID and multi-ID fits (id, ood) take no shift")
+        bed, notes = comparable(bed, id, threshold)
         parts["fits"] = single_and_multi(bed, id, ood, **options)
+        parts["groups"] = id_groups(bed, id, ood, by=column, level=level, **options)
         if own_id:
-            parts["rank_agreement"] = rank_agreement(bed, own_id, ood, by=column, **options)
+            parts["rank_agreement"] = rank_agreement(
+                bed, own_id, ood, by=column, level=level, **options
+            )
         if mixed is not None:
             parts["without_mixed"] = without_mixed(bed, id, ood, mixed, **options)
     else:
         if own_id or mixed is not None:
             raise InputError("own_id and mixed need id and ood")
+        options["threshold"] = threshold
         judged = judge(bed, [bed.shift(one) for one in shift or bed.shifts], level=level, **options)
         lines = {one: line for one, line, _ in judged.lines}
         wanted = list(lines)
         table = group_table(bed, wanted, by=column, level=level, fit=lines.__getitem__, **options)
         parts["groups"] = _with_caveats(table, judged.frame, bed, column)
-        parts["scales"] = scale_table(bed, wanted, models=fit_on, knee=None, on_boundary="drop")
+        parts["scales"] = scale_table(
+            bed, wanted, models=fit_on, threshold=threshold, knee=None, on_boundary="drop"
+        )
         notes = [
             *caveat_notes(judged.frame),
             *failure_notes(judged.not_computed),
@@ -203,8 +227,10 @@ def group_table(
         for name in _order(group[np.isfinite(average)]):
             inside = np.flatnonzero((group == name) & np.isfinite(average))
             kin = None if related is None else [related[i] for i in inside]
-            spread = np.sqrt([v for other, v in variance if other == name])
-            rows.append(_average_row(name, average[inside], spread, kin, level))
+            shared = [v for other, v in variance if other == name]
+            found = mean_of_shifts(average[inside], shared, kin, level)
+            kind = None if np.isnan(found.low) else "independent"
+            rows.append(_group_row(AVERAGE, name, found, kind))
     return pl.DataFrame(rows, schema=_GROUP, orient="row").with_columns(
         pl.col(pl.Float64).fill_nan(None)
     )
@@ -223,141 +249,6 @@ def _order(values: Iterable[Any]) -> list[Any]:
 
 def _group_row(shift: str, group: str | None, one: GroupMean, kind: str | None) -> tuple[Any, ...]:
     return (shift, group, one.mean, one.std, one.n, one.low, one.high, kind, one.families)
-
-
-def _average_row(
-    group: str | None,
-    rho: NDArray[np.float64],
-    shared: NDArray[np.float64],
-    families: Sequence[str | None] | None,
-    level: float,
-) -> tuple[Any, ...]:
-    """The mean over shifts: its shared error is at most the mean of the shifts' shared errors."""
-    n = len(rho)
-    nothing = np.zeros((n, n))
-    together = np.full((n, n), float(shared.mean()) ** 2) if np.isfinite(shared).all() else None
-    errors = None
-    if together is not None:
-        errors = Errors(
-            matrix=together, fit=nothing, corrected=rho, dof=1.0, interval="independent"
-        )
-    found = group_mean(rho, errors, families, level)
-    return _group_row(AVERAGE, group, found, None if np.isnan(found.low) else "independent")
-
-
-def single_and_multi(
-    testbed: Testbed, ids: Sequence[str], ood: Sequence[str], **options: Any
-) -> pl.DataFrame:
-    """R² and MAE of each single-ID line and of the multi-ID plane, per OOD setting.
-
-    shi2023, Tables 1a and 2. R² in scaled space, MAE a fraction.
-    """
-    if len(ids) < 2:
-        raise InputError("comparing single-ID with multi-ID needs at least two ID settings")
-    found = []
-    for target in ood:
-        for source in (*((one,) for one in ids), tuple(ids)):
-            baseline = testbed.fit(adhoc(source, target), bootstrap=0, **options)
-            kind = "multi-ID" if len(source) > 1 else "single-ID"
-            found.append((target, kind, " + ".join(source), baseline.r2, baseline.mae, baseline.n))
-    schema = ["ood", "evaluation", "id", "r2", "mae", "n"]
-    return pl.DataFrame(found, schema=schema, orient="row")
-
-
-def rank_agreement(
-    testbed: Testbed,
-    own_id: Mapping[str, str],
-    ood: Sequence[str],
-    *,
-    by: str = "training_data",
-    level: float = 0.95,
-    **options: Any,
-) -> pl.DataFrame:
-    """Kendall's τ of single-ID and multi-ID ρ among models trained on the same data.
-
-    ``own_id`` maps a value of column ``by`` to the ID setting of that data, which the single-ID
-    line uses; the plane uses all of them. The interval is a jackknife of artanh τ: everything,
-    lines and planes too, is computed again without each model of the group (without each family,
-    where they are known).
-    """
-    from scipy.stats import kendalltau
-
-    if len(own_id) < 2:
-        raise InputError("own_id needs two or more groups: the plane goes through all their sets")
-    fitted = choose(testbed.models, options.pop("models", None))
-
-    def tau(group: str, source: str, target: str, kept: NDArray[np.bool_]) -> tuple[float, int]:
-        ids = tuple(own_id.values())
-        chosen = {"models": fitted & kept, "bootstrap": 0, **options}
-        plane, line = (testbed.fit(adhoc(one, target), **chosen) for one in (ids, (source,)))
-        multi, single = (_residuals(testbed, one) for one in (plane, line))
-        both = choose(testbed.models, f"{by}={group}") & kept
-        both &= np.isfinite(single) & np.isfinite(multi)
-        return float(kendalltau(single[both], multi[both]).statistic), int(both.sum())
-
-    found = []
-    for target in ood:
-        for group, source in own_id.items():
-            everyone = np.ones(len(testbed.models), dtype=bool)
-            value, n = tau(group, source, target, everyone)
-            units = _units(testbed, choose(testbed.models, f"{by}={group}"))
-            low, high = _jackknife(
-                value, [tau(group, source, target, ~unit)[0] for unit in units], level
-            )
-            found.append((target, group, source, value, n, low, high, len(units)))
-    schema = ["ood", "group", "id", "tau", "n", "low", "high", "families"]
-    return pl.DataFrame(found, schema=schema, orient="row").with_columns(
-        pl.col(pl.Float64).fill_nan(None)
-    )
-
-
-def _residuals(testbed: Testbed, baseline: Baseline) -> NDArray[np.float64]:
-    """ρ of every model, without intervals."""
-    x = np.column_stack([testbed.accuracy(one) for one in baseline.id_settings])
-    return testbed.accuracy(baseline.ood_setting) - baseline.predict(x)
-
-
-def _units(testbed: Testbed, rows: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """What a jackknife leaves out: each family of these models, or each of them."""
-    names = testbed.families or [None] * len(rows)
-    of = np.array([f"\0{i}" if f is None else f for i, f in enumerate(names)], dtype=object)
-    units = [rows & (of == name) for name in dict.fromkeys(of[rows])]
-    single = [np.arange(len(rows)) == i for i in np.flatnonzero(rows)]
-    return units if len(units) >= ENOUGH else single
-
-
-def _jackknife(value: float, without: Sequence[float], level: float) -> tuple[float, float]:
-    """tanh(artanh τ ± t·√((F−1)/F Σ (artanh τ₍₎ − artanh τ)²)), F − 1 degrees of freedom."""
-    count = len(without)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        centre, moved = np.arctanh(value), np.arctanh(np.asarray(without))
-        spread = float(np.sqrt((count - 1) / count * ((moved - centre) ** 2).sum()))
-    half = float(stdtrit(max(count - 1, 1), 0.5 + level / 2)) * spread
-    return float(np.tanh(centre - half)), float(np.tanh(centre + half))
-
-
-def without_mixed(
-    testbed: Testbed, ids: Sequence[str], ood: Sequence[str], mixed: Choice, **options: Any
-) -> pl.DataFrame:
-    """The plane refitted without the mixed models, and its error on them (shi2023, App. A).
-
-    MAE of the mixed models under the whole fit and under the fit that never saw them.
-    """
-    left_out = choose(testbed.models, mixed)
-    fitted = choose(testbed.models, options.pop("models", None))
-    found = []
-    for target in ood:
-        shift = adhoc(tuple(ids), target)
-        whole = testbed.fit(shift, models=fitted, bootstrap=0, **options)
-        ablated = testbed.fit(shift, models=fitted & ~left_out, bootstrap=0, **options)
-        errors = [np.abs(testbed.judge(b).effective[left_out & fitted]) for b in (whole, ablated)]
-        n = int(np.isfinite(errors[0]).sum())
-        if not n:
-            raise InputError(f"no mixed model is among the baseline models of {target!r}")
-        means = [float(np.nanmean(e)) for e in errors]
-        found.append((target, *means, ablated.r2, ablated.n, n))
-    schema = ["ood", "mae_fitted", "mae_left_out", "r2_left_out", "n_fitted", "n_mixed"]
-    return pl.DataFrame(found, schema=schema, orient="row")
 
 
 def scale_table(testbed: Testbed, shifts: Sequence[str | Shift], **options: Any) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """Prediction stores: is one whole, what was cleaned up in it, class twins of its settings."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,16 @@ import polars as pl
 
 from shiftbed.analysis.intervals import check_level, clopper_pearson
 from shiftbed.display import Result, Table, between, counted, percent
+from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy
-from shiftbed.store import PredictionStore, Twin, collect_garbage, make_twin, verify
+from shiftbed.store import (
+    PredictionStore,
+    Twin,
+    collect_garbage,
+    common_classes,
+    make_twin,
+    verify,
+)
 
 _TWIN: dict[str, Any] = {
     **dict.fromkeys(("model", "setting"), pl.String),
@@ -92,6 +100,7 @@ class Twins(Result):
             self.frame,
             {
                 "model": "model",
+                **({"setting": "setting"} if self.frame["setting"].n_unique() > 1 else {}),
                 "accuracy": lambda r: (
                     percent(r["value"]) or between(r["at_least"], r["at_most"]).replace("…", "to")
                 ),
@@ -110,24 +119,42 @@ class Twins(Result):
 
 def twins(
     store: str | Path | PredictionStore,
-    setting: str,
-    policy: LabelPolicy,
+    setting: str | Sequence[str],
+    policy: LabelPolicy | None = None,
     *,
     name: str | None = None,
     models: Iterable[str] | None = None,
     level: float = 0.95,
 ) -> Twins:
-    """Class twins of a setting from stored predictions, written into the store; no model runs.
+    """Class twins of settings from stored predictions, written into the store; no model runs.
 
-    ``name``: what the twin is called, by default SETTING@CLASSES. Where images are undecided there
-    is no ``value``: the accuracy lies between ``at_least`` (all of them wrong) and ``at_most`` (all
-    of them right), and the Clopper–Pearson interval reaches from the lower end of the first to the
-    upper end of the second.
+    Without a policy, of two or more settings: the classes that all of them have (shi2023).
+    ``name``: what the twin is called, by default SETTING@CLASSES, or SETTING@common. Where images
+    are undecided there is no ``value``: the accuracy lies between ``at_least`` (all of them wrong)
+    and ``at_most`` (all of them right), and the Clopper–Pearson interval reaches from the lower end
+    of the first to the upper end of the second.
     """
     check_level(level)
-    made = make_twin(PredictionStore.existing(store), setting, policy, name=name, models=models)
+    opened = PredictionStore.existing(store)
+    settings = [setting] if isinstance(setting, str) else list(setting)
+    if name is not None and len(settings) != 1:
+        raise InputError(f"one name for the twins of {len(settings)} settings: leave it out")
+    wanted: Iterable[LabelPolicy] = [policy] * len(settings) if policy is not None else ()
+    if policy is None:
+        if len(settings) < 2:
+            raise InputError("a twin needs a label policy, or several settings with common classes")
+        wanted = common_classes([opened.test_set(one) for one in settings])
+    chosen = None if models is None else list(models)
+    made = [
+        twin
+        for one, own in zip(settings, wanted, strict=True)
+        for twin in make_twin(
+            opened, one, own, name=name or (None if policy else f"{one}@common"), models=chosen
+        )
+    ]
     rows = pl.DataFrame([_row(one, level) for one in made], schema=_TWIN, orient="row")
-    return Twins(frame=rows, setting=setting, policy=policy, level=level)
+    first = next(iter(wanted))
+    return Twins(frame=rows, setting=" and ".join(settings), policy=first, level=level)
 
 
 def _row(twin: Twin, level: float) -> dict[str, Any]:

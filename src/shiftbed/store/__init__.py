@@ -9,7 +9,7 @@ from shiftbed.store.check import Problem, collect_garbage, verify
 from shiftbed.store.parts import part_from_logits, part_from_top
 from shiftbed.store.relabel import UNDECIDED, UNREADABLE, Decided, twin_answers
 from shiftbed.store.store import PredictionStore, StoredTestSet
-from shiftbed.store.twin import Twin, make_twin
+from shiftbed.store.twin import Twin, common_classes, make_twin
 
 __all__ = [
     "UNDECIDED",
@@ -21,6 +21,7 @@ __all__ = [
     "StoredTestSet",
     "Twin",
     "collect_garbage",
+    "common_classes",
     "make_twin",
     "part_from_logits",
     "part_from_top",

@@ -7,7 +7,7 @@ decide are counted.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
@@ -17,8 +17,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
-from shiftbed.labels import LabelPolicy
-from shiftbed.labels.steps import check_width
+from shiftbed.labels import LabelPolicy, subset
+from shiftbed.labels.steps import Subset, check_width
 from shiftbed.records import older_setting
 from shiftbed.store.parts import part_from_logits, part_from_top
 from shiftbed.store.relabel import (
@@ -110,6 +110,62 @@ def twin_test_set(
         ),
         rows,
     )
+
+
+def common_classes(test_sets: Sequence[StoredTestSet]) -> tuple[LabelPolicy, ...]:
+    """For each test set, the policy that keeps the classes all of them have labels of.
+
+    shi2023, Section 5.1: classes that appear in all test sets, on the ID side too. Test sets that
+    are judged on some of the model's classes are compared in the model's own; all come out in one
+    order. Where classes were merged there is no common label space.
+    """
+    spaces = [_model_classes(one) for one in test_sets]
+    widths = {len(space) for one, space in zip(test_sets, spaces, strict=True) if not _sliced(one)}
+    if len(widths) > 1:
+        raise InputError(f"test sets of models with {_listed(widths)} classes share none")
+    shared = set.intersection(
+        *(
+            {int(space[label]) for label in _labels_of(one)}
+            for one, space in zip(test_sets, spaces, strict=True)
+        )
+    )
+    if not shared:
+        names = ", ".join(one.setting for one in test_sets)
+        raise InputError(f"{names}: no class has images in all of them")
+    return tuple(
+        subset([space.index(one) for one in sorted(shared)], of=len(space)) for space in spaces
+    )
+
+
+def _sliced(test_set: StoredTestSet) -> bool:
+    policy = None if test_set.record is None else test_set.record.policy
+    return policy is not None and bool(policy.steps)
+
+
+def _model_classes(test_set: StoredTestSet) -> list[int]:
+    """Which of the model's classes each class of a test set is."""
+    policy = None if test_set.record is None else test_set.record.policy
+    steps = () if policy is None else policy.steps
+    whole = not test_set.label_policy or test_set.label_policy.startswith("all ")
+    if any(not isinstance(step, Subset) for step in steps) or not (steps or whole):
+        raise InputError(
+            f"{test_set.setting!r} is judged by {test_set.label_policy}: which class of the model "
+            "each of them is, is not known; give all settings one --class-map or --subset"
+        )
+    if steps:
+        return [index for step in steps if isinstance(step, Subset) for index in step.indices]
+    known = test_set.classes or max(_labels_of(test_set), default=-1) + 1
+    return list(range(known))
+
+
+def _labels_of(test_set: StoredTestSet) -> set[int]:
+    sets = test_set.label_sets
+    own = test_set.labels.tolist() if sets is None else [one for some in sets for one in some]
+    return {int(one) for one in own if one >= 0}
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return " and ".join(map(str, sorted(numbers)))
 
 
 def _add_test_set(store: PredictionStore, test_set: StoredTestSet) -> None:
