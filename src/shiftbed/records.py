@@ -258,6 +258,9 @@ class Shift:
     fit_on: str = ""
     """``COLUMN=PATTERN`` that baseline models must meet besides being in the fit set: where models
     are trained on different data, a line goes through those trained on its own ID data."""
+    validation: str = ""
+    """ID setting whose error networks may be chosen by (wenzel2022, Tables 2 and S2): images of the
+    ID data that are neither trained on nor in ``source``. Nothing where there is none."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -7,7 +7,7 @@ from PIL import Image
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
 from shiftbed.evaluation.preprocessing import Preprocessing
-from shiftbed.training.prepare import held_out_part, open_data, prepare, whole
+from shiftbed.training.prepare import open_data, open_part, prepare, whole
 from shiftbed.training.sources import DataSpec
 
 GREY = Preprocessing(size=(8, 8), mode="L")
@@ -100,7 +100,7 @@ class TestOrder:
 class TestKeptOut:
     def test_the_held_out_part(self, specs):
         spec = DataSpec(name="a", path=specs["a"].path, held_out=0.25)
-        out = held_out_part(spec.path, {}, 0.25)
+        out = open_part(spec.path, {}, "held-out", 0.25)
         assert np.bincount(out.labels).tolist() == [5, 5, 5]
         assert not set(out.examples) & set(open_data(spec).examples)
         assert len(open_data(spec)) == 45

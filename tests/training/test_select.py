@@ -8,15 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.data.parts import exact, held_out_rows, ranked
 from shiftbed.training.select import (
     class_rows,
     difficulty_rows,
-    exact,
     few_shot_rows,
     fraction_rows,
-    held_out_rows,
     mix_counts,
-    ranked,
     read_scores,
     scores_of,
 )

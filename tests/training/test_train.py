@@ -132,14 +132,14 @@ class TestTheStore:
         assert len(own) == 12
 
     def test_the_held_out_part_was_not_trained_on(self, swept):
-        from shiftbed.training.prepare import held_out_part, prepare
+        from shiftbed.training.prepare import open_part, prepare
 
         _, recipe, _ = swept
         spec = recipe.sources.data["digits"]
         trained = {
             e.partition("/")[2] for e in prepare({"name": "digits"}, {"digits": spec}).examples
         }
-        held = set(held_out_part(spec.path, {}, 0.1).examples)
+        held = set(open_part(spec.path, {}, "held-out", 0.1).examples)
         assert len(trained) + len(held) == 600
         assert not trained & held
 

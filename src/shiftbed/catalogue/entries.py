@@ -97,6 +97,10 @@ class TestSetEntry:
         return self.name.replace("/", "-")
 
 
+PARTS = ("training", "validation", "held-out")
+"""Parts of any domain that has no other split: to train on, to choose by, to test on."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Domain:
     """One domain of a task."""
@@ -177,16 +181,17 @@ class DomainTask:
             yield self.entry(domain.name)
 
     def entry(self, name: str, split: str | None = None) -> TestSetEntry:
-        """A domain, or one of its official splits, as a test set.
+        """A domain, one of its official splits, or one of its ``PARTS``, as a test set.
 
         Of a WILDS task also ``NAME/SPLIT``: ``camelyon17/val`` is its OOD validation set.
         """
         if self.predefined and name in self.splits and split is None:
             return replace(self.entry("ood"), **_only(self, name))
-        if split is not None and (self.predefined or split not in self.splits):
+        if split is not None and (self.predefined or split not in (*self.splits, *PARTS)):
             if self.predefined or not self.splits:
-                raise InputError(f"{self.name} has no official splits within its domains")
-            raise unknown(f"split of {self.name}", split, self.splits)
+                also = "" if self.predefined else f", only parts: {', '.join(PARTS)}"
+                raise InputError(f"{self.name} has no official splits within its domains{also}")
+            raise unknown(f"split of {self.name}", split, [*self.splits, *PARTS])
         domain = self.domain(name)
         known = split is None
         return TestSetEntry(

@@ -2,7 +2,7 @@
 
 [[settings]]
 test_set = "val"
-corruptions = ["gaussian_noise:1-5", "fog:3"]    # or "all", "all:3"; the clean setting goes first
+corruptions = ["gaussian_noise:1-5", "fog:3"]    # or "all:3", "wenzel2022"; the clean one first
 attacks = ["pgd-linf:2/255"]
 share = 0.1                                      # of every class; seed = 0
 frost = "frost-pictures"                         # a folder, instead of synthesized frost

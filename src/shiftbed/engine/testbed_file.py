@@ -25,6 +25,7 @@ name = "sketch"
 id = "val"
 ood = "sketch"
 fit_on = "training_data=imagenet-1k"   # baseline models: the fit set, or only some of it
+validation = "val-2"             # ID setting that networks may be chosen by, never one of the ends
 
 A recipe.toml has the same ``[[test_sets]]``, ``[[settings]]`` and ``[[shifts]]``, read here too.
 """

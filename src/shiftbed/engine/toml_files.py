@@ -160,7 +160,7 @@ def _file(path: str, base: Path) -> str:
     return path if path.startswith("~") or Path(path).is_absolute() else str(base / path)
 
 
-SHIFT_KEYS = ("name", "id", "ood", "kind", "task", "fit_on")
+SHIFT_KEYS = ("name", "id", "ood", "kind", "task", "fit_on", "validation")
 
 
 def read_shift(table: Mapping[str, Any]) -> Shift:
@@ -174,6 +174,7 @@ def read_shift(table: Mapping[str, Any]) -> Shift:
         target=str(table.get("ood", "")),
         task=str(table.get("task", "")),
         fit_on=str(table.get("fit_on", "")),
+        validation=str(table.get("validation", "")),
     )
 
 
@@ -181,7 +182,7 @@ def check_shifts(shifts: Sequence[Shift], settings: Collection[str]) -> None:
     """Refuse shifts of one name, and shifts between settings that are not there."""
     unique([one.name for one in shifts], "shift")
     for one in shifts:
-        for name in (*one.source, one.target):
+        for name in (*one.source, one.target, *([one.validation] if one.validation else [])):
             if name not in settings:
                 raise unknown(f"setting of shift {one.name!r}", name, settings)
 

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.data.parts import ranked
 from shiftbed.training.arguments import one_of, share, whole_number
 from shiftbed.training.objective import Hook
-from shiftbed.training.select import difficulty_rows, ranked, scores_of
+from shiftbed.training.select import difficulty_rows, scores_of
 
 if TYPE_CHECKING:
     from shiftbed.training.loop import Run

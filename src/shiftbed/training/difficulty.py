@@ -24,13 +24,13 @@ from shiftbed.display import Result, Table
 from shiftbed.engine.toml_files import model_beside
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
+from shiftbed.evaluation.data.parts import ranked
 from shiftbed.training.arguments import one_of
 from shiftbed.training.augment import keeping_generators
 from shiftbed.training.loop import make_optimiser
 from shiftbed.training.networks import make_network
 from shiftbed.training.prepare import TrainingData, prepare, whole
 from shiftbed.training.recipe import Recipe, read_recipe
-from shiftbed.training.select import ranked
 from shiftbed.training.stream import make_stream
 
 Rows = NDArray[np.int64]

@@ -14,15 +14,14 @@ from PIL import Image
 from shiftbed.catalogue import policy_of
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet, batches, open_test_set
+from shiftbed.evaluation.data.parts import TRAINING, part_rows, ranked
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.training.select import (
     class_rows,
     difficulty_rows,
     few_shot_rows,
     fraction_rows,
-    held_out_rows,
     mix_counts,
-    ranked,
     read_column,
     scores_of,
 )
@@ -188,22 +187,33 @@ def _all_of(path: str, options: Mapping[str, Any]) -> TestSet:
 
 
 def open_data(spec: DataSpec) -> TestSet:
-    """A data set without what is held out, excluded or has no label."""
+    """A data set without what is held out, kept for validation, excluded or has no label."""
     test_set = _all_of(spec.path, spec.options)
     left = test_set.labels >= 0
-    if spec.held_out is not None:
-        left[held_out_rows(test_set.examples, test_set.labels, spec.held_out)] = False
+    if spec.held_out or spec.validation:
+        mine = np.zeros(len(test_set), dtype=bool)
+        mine[_rows(test_set, TRAINING, spec.held_out, spec.validation)] = True
+        left &= mine
     if spec.exclude is not None:
         out = _excluded(Path(spec.exclude))
         left &= np.array([one not in out for one in test_set.examples])
     return test_set if left.all() else test_set.subset(left)
 
 
-def held_out_part(path: str, options: Mapping[str, Any], share: float) -> TestSet:
-    """The part of a data set that ``open_data`` leaves out."""
+def open_part(
+    path: str,
+    options: Mapping[str, Any],
+    part: str,
+    held_out: float | None = None,
+    validation: float | None = None,
+) -> TestSet:
+    """A part of a data set that ``open_data`` leaves out."""
     test_set = _all_of(path, options)
-    rows = held_out_rows(test_set.examples, test_set.labels, share)
-    return test_set.subset(np.sort(rows))
+    return test_set.subset(_rows(test_set, part, held_out, validation))
+
+
+def _rows(test_set: TestSet, part: str, held_out: float | None, validation: float | None) -> Rows:
+    return part_rows(test_set.examples, test_set.labels, part, held_out, validation)
 
 
 def _excluded(path: Path) -> set[str]:

@@ -305,7 +305,7 @@ def _job(arguments: Mapping[str, Any], earlier: Job | None, sources: Sources, ev
 
 
 def _evaluated(data: Mapping[str, Any], sources: Sources, wanted: Any) -> tuple[str, ...]:
-    """The settings asked for; else those of the data's own tasks; else all of no task."""
+    """The settings asked for; else those of the data in its task; else all of no task."""
     if wanted is not None:
         known = {one.id for one in sources.settings}
         names = [wanted] if isinstance(wanted, str) else list(wanted)
@@ -313,5 +313,5 @@ def _evaluated(data: Mapping[str, Any], sources: Sources, wanted: Any) -> tuple[
             one_of(name, "setting in evaluate", known)
         return tuple(names)
     names = list(data["mix"]) if "mix" in data else [data["name"]]
-    tasks = dict.fromkeys(sources.data[name].task or "" for name in names)
-    return tuple(one for task in tasks for one in sources.of_task.get(task, ()))
+    each = [sources.of_data.get(name, sources.of_data[""]) for name in names]
+    return tuple(dict.fromkeys(one for some in each for one in some))

@@ -5,8 +5,7 @@ draw depends on the seed and on which examples there are, not on their order; a 
 part of a larger one; and shares of two seeds are independent.
 """
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import floor
 from pathlib import Path
@@ -17,27 +16,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.data.parts import exact, of_each_class, ranked
 
 Rows = NDArray[np.int64]
 T = TypeVar("T")
-
-
-def ranked(examples: Sequence[str], key: str) -> Rows:
-    """Rows in the order of the keyed hash of their ids (BLAKE2b, 64 bits)."""
-    own = hashlib.blake2b(key.encode(), digest_size=16).digest()
-    digests = b"".join(
-        hashlib.blake2b(one.encode(), digest_size=8, key=own).digest() for one in examples
-    )
-    return np.argsort(np.frombuffer(digests, dtype=">u8"), kind="stable").astype(np.int64)
-
-
-def exact(share: float, n: int) -> int:
-    """⌊share · n + ½⌋ in exact arithmetic on the share as it is written.
-
-    >>> exact(0.1, 5), exact(0.05, 7291), exact(1.0, 3)
-    (1, 365, 3)
-    """
-    return floor(Fraction(repr(float(share))) * n + Fraction(1, 2))
 
 
 def fraction_rows(
@@ -46,13 +28,13 @@ def fraction_rows(
     """``exact(share, n)`` of n examples; ``balanced``: of every class."""
     order = ranked(examples, f"sample:{seed}")
     if balanced:
-        return _of_each_class(order, labels, lambda n: exact(share, n))
+        return of_each_class(order, labels, lambda n: exact(share, n))
     return order[: exact(share, len(examples))]
 
 
 def few_shot_rows(examples: Sequence[str], labels: Rows, shots: int, *, seed: int = 0) -> Rows:
     """``shots`` examples of every class, all where there are fewer: no over-sampling."""
-    return _of_each_class(ranked(examples, f"sample:{seed}"), labels, lambda n: shots)
+    return of_each_class(ranked(examples, f"sample:{seed}"), labels, lambda n: shots)
 
 
 def class_rows(
@@ -96,12 +78,7 @@ def difficulty_rows(
     if keep != "random":
         sign = -1 if keep == "hardest" else 1
         order = order[np.argsort(sign * hard[order], kind="stable")]
-    return _of_each_class(order, labels, lambda n: count) if per_class else order[:count]
-
-
-def held_out_rows(examples: Sequence[str], labels: Rows, share: float) -> Rows:
-    """``exact(share, n)`` of the n examples of every class, to be kept out of training."""
-    return _of_each_class(ranked(examples, "held-out"), labels, lambda n: exact(share, n))
+    return of_each_class(order, labels, lambda n: count) if per_class else order[:count]
 
 
 def mix_counts(
@@ -174,13 +151,3 @@ def of_examples(known: Mapping[str, T], examples: Sequence[str], what: str) -> l
             raise InputError(f"{what} for example {example!r}")
         found.append(value)
     return found
-
-
-def _of_each_class(order: Rows, labels: Rows, size: Callable[[int], int]) -> Rows:
-    """The first ``size(n)`` of each class's n rows, in the order given."""
-    own = labels[order]
-    taken = np.zeros(len(order), dtype=bool)
-    for label in np.unique(own):
-        at = np.flatnonzero(own == label)
-        taken[at[: size(len(at))]] = True
-    return order[taken]

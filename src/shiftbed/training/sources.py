@@ -3,11 +3,16 @@
 [data.usps]                          # any name; path and options as of a test set
 path = "digits.npz:usps_train"
 held_out = 0.1                       # of every class, never trained on
+validation = 0.1                     # the same, to choose networks by
 exclude = "kept-out.csv"             # ids in a column 'example', or one per line
 
 [tasks.pacs]                         # all domains of a task of the catalogue: data sets pacs/photo,
 path = "data/PACS"                   # …, settings pacs/photo/held-out, …, and the shifts between
 held_out = 0.2
+validation = 0.1                     # settings pacs/photo/validation, …: each for its own networks
+corruptions = ["wenzel2022"]         # of the ID test part (wenzel2022, Section 3)
+attacks = ["wenzel2022"]             # on the test parts of all domains; attack_options as elsewhere
+attack_share = 0.1                   # of every class
 
 [[test_sets]]                        # as in a testbed.toml, with [[settings]] and [[shifts]]
 name = "usps"
@@ -15,7 +20,7 @@ path = "digits.npz:usps_test"
 
 [[test_sets]]
 name = "usps-held-out"
-data = "usps"                        # the held-out part of a data set
+data = "usps"                        # the held-out part of a data set; part = "validation"
 
 [[settings]]
 test_set = "usps"
@@ -28,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftbed.catalogue import DomainTask, find_task
+from shiftbed.engine.perturbed_settings import expand, take
 from shiftbed.engine.plan import SettingPlan, TestSetSpec
 from shiftbed.engine.testbed_file import add_test_sets, plan_setting, read_settings, read_test_sets
 from shiftbed.engine.toml_files import (
@@ -40,11 +46,14 @@ from shiftbed.engine.toml_files import (
 )
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
+from shiftbed.evaluation.data.parts import HELD_OUT as TEST
+from shiftbed.evaluation.data.parts import VALIDATION as CHOOSING
 from shiftbed.records import Shift
 from shiftbed.training.arguments import one_of, share
 
-HELD_OUT = "held_out"
-"""Option of a test set: only the part of a data set that is not trained on."""
+HELD_OUT, VALIDATION = "held_out", "validation"
+"""Shares of a data set that are not trained on."""
+_PERTURBING = ("corruptions", "attacks", "frost", "attack_options", "attack_share")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +64,7 @@ class DataSpec:
     path: str
     options: Mapping[str, Any] = field(default_factory=dict)
     held_out: float | None = None
+    validation: float | None = None
     exclude: str | None = None
     task: str | None = None
 
@@ -71,6 +81,7 @@ class DataSpec:
         own.pop("cache", None)
         found |= {"options": own} if own else {}
         found |= {HELD_OUT: self.held_out} if self.held_out else {}
+        found |= {VALIDATION: self.validation} if self.validation else {}
         return found | ({"exclude": Path(self.exclude).name} if self.exclude else {})
 
 
@@ -81,8 +92,8 @@ class Sources:
     data: Mapping[str, DataSpec]
     settings: tuple[SettingPlan, ...]
     shifts: tuple[Shift, ...]
-    of_task: Mapping[str, tuple[str, ...]]
-    """Task → ids of its settings; "" for those of none."""
+    of_data: Mapping[str, tuple[str, ...]]
+    """Data set of a task → ids of the settings of networks trained on it; "" for any other."""
 
 
 def read_sources(table: Mapping[str, Any], base: Path) -> Sources:
@@ -92,101 +103,168 @@ def read_sources(table: Mapping[str, Any], base: Path) -> Sources:
     for one in tables(table, "test_sets"):
         add_test_sets(test_sets, _test_sets(one, data, base, test_sets))
     own, shifts = read_settings(table, base, test_sets)
-    settings, of_task = list(own), {"": tuple(one.id for one in own)}
+    settings, of_data = list(own), {"": tuple(one.id for one in own)}
     found = list(shifts)
     for name, one in named_tables(table, "tasks").items():
         task = find_task(name)
         more, cells, between = _task(task, one, base)
         data |= more
-        settings += cells
         found += between
-        of_task[task.name] = tuple(cell.id for cell in cells)
+        for of, some in cells.items():
+            settings += some
+            of_data[of] = tuple(cell.id for cell in some)
     if not data:
         raise InputError("expected at least one [data.NAME] or [tasks.NAME] table")
-    return Sources(data=data, settings=tuple(settings), shifts=tuple(found), of_task=of_task)
+    every = {one.id: one for one in settings}
+    return Sources(data=data, settings=tuple(every.values()), shifts=tuple(found), of_data=of_data)
 
 
 def _data(name: str, table: Mapping[str, Any], base: Path) -> DataSpec:
-    known_keys(table, ("path", HELD_OUT, "exclude", *READING), f"[data.{name}]")
+    known_keys(table, ("path", HELD_OUT, VALIDATION, "exclude", *READING), f"[data.{name}]")
     given = dict(table)
     path = given.pop("path", None)
     if not isinstance(path, str) or not path:
         raise InputError(f"[data.{name}] needs a path")
     exclude = given.pop("exclude", None)
-    held_out = given.pop(HELD_OUT, None)
-    if held_out is not None:
-        held_out = share(held_out, f"[data.{name}] {HELD_OUT}", "(0, 1)")
+    held_out, validation = _shares(given, f"[data.{name}]")
+    given = {key: one for key, one in given.items() if key not in (HELD_OUT, VALIDATION)}
     return DataSpec(
         name=name,
         path=beside(path, base),
         options=files_beside(given, base),
         held_out=held_out,
+        validation=validation,
         exclude=None if exclude is None else beside(str(exclude), base),
     )
 
 
+def _shares(
+    table: Mapping[str, Any], where: str, held_out: float | None = None
+) -> tuple[float | None, float | None]:
+    """``held_out`` and ``validation`` of a table; something must be left to train on."""
+    given = {HELD_OUT: table.get(HELD_OUT, held_out), VALIDATION: table.get(VALIDATION) or None}
+    found = {
+        key: None if one is None else share(one, f"{where} {key}", "(0, 1)")
+        for key, one in given.items()
+    }
+    if (found[HELD_OUT] or 0) + (found[VALIDATION] or 0) >= 1:
+        raise InputError(f"{where} held_out and validation leave nothing to train on")
+    return found[HELD_OUT], found[VALIDATION]
+
+
+Cells = dict[str, list[SettingPlan]]
+"""Data set → the settings of networks trained on it."""
+
+
 def _task(
     task: DomainTask, table: dict[str, Any], base: Path
-) -> tuple[dict[str, DataSpec], list[SettingPlan], list[Shift]]:
-    """A task's domains as data sets, their held-out parts as settings, all pairs as shifts.
+) -> tuple[dict[str, DataSpec], Cells, list[Shift]]:
+    """A task's domains as data sets, their parts as settings, all pairs as shifts.
 
-    A shift is about the networks trained on its ID data.
+    A shift is about the networks trained on its ID data, which have an ID validation part and a
+    corrupted ID test part of their own (wenzel2022, Section 3).
     """
     where = f"[tasks.{task.name}]"
-    known_keys(table, ("path", HELD_OUT), where)
+    known_keys(table, ("path", HELD_OUT, VALIDATION, *_PERTURBING), where)
     if not isinstance(table.get("path"), str):
         raise InputError(f"{where} needs a path; {task.tree}")
     folder = beside(table["path"], base)
     names = [f"{task.name}/{domain.name}" for domain in task.domains]
     test_sets: list[TestSetSpec]
     if task.predefined:  # a WILDS task has its own training split, ID set and OOD set
+        if HELD_OUT in table:
+            raise InputError(f"{where} has its own test sets: {HELD_OUT} is for other tasks")
         train = f"{task.name}/train"
-        data = [DataSpec(name=train, path=f"{train}@{folder}", task=task.name)]
+        _, validation = _shares(table, where)
+        only = DataSpec(name=train, path=f"{train}@{folder}", validation=validation, task=task.name)
+        data = [only]
         test_sets = [TestSetSpec(name=name, path=f"{name}@{folder}") for name in names]
         pairs = {"id-to-ood": (0, 1)}
     else:
-        held_out = share(table.get(HELD_OUT, 0.2), f"{where} {HELD_OUT}", "(0, 1)")
+        held_out, validation = _shares(table, where, held_out=0.2)
         data = [
-            DataSpec(name=name, path=f"{name}@{folder}", held_out=held_out, task=task.name)
+            DataSpec(
+                name=name,
+                path=f"{name}@{folder}",
+                held_out=held_out,
+                validation=validation,
+                task=task.name,
+            )
             for name in names
         ]
-        test_sets = [_held_out_part(one, f"{one.name}/held-out") for one in data]
+        test_sets = [_part(one, TEST) for one in data]
         place = {domain.name: at for at, domain in enumerate(task.domains)}
         pairs = {f"{a}-to-{b}": (place[a], place[b]) for a, b in task.pairs}
-    settings = [plan_setting(one, {}) for one in test_sets]
+    clean = [plan_setting(one, {}) for one in test_sets]
+    choosing = [plan_setting(_part(one, CHOOSING), {}) for one in data if one.validation]
+    attacked, corrupted = _perturbed(table, test_sets, base, where)
+    cells = {
+        one.name: [*clean, *choosing[at : at + 1], *corrupted.get(at, []), *attacked]
+        for at, one in enumerate(data)
+    }
     shifts = [
         Shift(
             name=f"{task.name}/{name}",
             kind="natural-dataset",
-            source=(settings[source].id,),
-            target=settings[target].id,
+            source=(clean[source].id,),
+            target=clean[target].id,
             task=task.name,
             fit_on=f"training_data={data[source].name}",
+            validation=choosing[source].id if choosing else "",
         )
         for name, (source, target) in pairs.items()
     ]
-    return {one.name: one for one in data}, settings, shifts
+    return {one.name: one for one in data}, cells, shifts
+
+
+def _perturbed(
+    table: Mapping[str, Any], test_sets: list[TestSetSpec], base: Path, where: str
+) -> tuple[list[SettingPlan], dict[int, list[SettingPlan]]]:
+    """Test parts under attack, of all domains; and corrupted, by the number of the ID domain."""
+    given = {key: table[key] for key in _PERTURBING if key in table}
+    some = {"share": given.pop("attack_share")} if "attack_share" in given else {}
+    if some and "attacks" not in given:
+        raise InputError(f"{where} has an attack_share, but no attacks")
+    wanted = take(given, base)
+    attacking = {key: one for key, one in wanted.items() if key.startswith("attack")}
+    corrupting = {key: one for key, one in wanted.items() if key not in attacking}
+    attacked, corrupted = [], {}
+    for at, one in enumerate(test_sets):
+        if attacking:
+            attacked += expand(plan_setting(one, some), attacking)[1:]
+        if corrupting:
+            corrupted[at] = expand(plan_setting(one, {}), corrupting)[1:]
+    return attacked, corrupted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HeldOut(TestSetSpec):
-    """The part of a data set that is not trained on, as a test set."""
+class DataPart(TestSetSpec):
+    """A part of a data set that is not trained on, as a test set."""
 
-    share: float
+    part: str
+    held_out: float | None = None
+    validation: float | None = None
 
     def open(self) -> TestSet:
-        from shiftbed.training.prepare import held_out_part
+        from shiftbed.training.prepare import open_part
 
-        return held_out_part(self.path, self.options, self.share)
+        shares = {HELD_OUT: self.held_out, VALIDATION: self.validation}
+        return open_part(self.path, self.options, self.part, **shares)
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (*super().key, self.share)
+        return (*super().key, self.part, self.held_out, self.validation)
 
 
-def _held_out_part(data: DataSpec, name: str) -> HeldOut:
-    assert data.held_out is not None
-    return HeldOut(name=name, path=data.path, options=data.options, share=data.held_out)
+def _part(data: DataSpec, part: str, name: str = "") -> DataPart:
+    return DataPart(
+        name=name or f"{data.name}/{part}",
+        path=data.path,
+        options=data.options,
+        part=part,
+        held_out=data.held_out,
+        validation=data.validation,
+    )
 
 
 def _test_sets(
@@ -195,13 +273,14 @@ def _test_sets(
     base: Path,
     others: Mapping[str, TestSetSpec],
 ) -> list[TestSetSpec]:
-    """As in a testbed.toml, or the held-out part of ``data``."""
+    """As in a testbed.toml, or a part of ``data``: held out, or for validation."""
     of = table.pop("data", None)
     if of is None:
         return read_test_sets(table, base, others)
     one_of(of, "data set in [[test_sets]]", data)
-    if data[of].held_out is None:
-        raise InputError(f"[data.{of}] holds nothing out: give it held_out")
-    if table.keys() - {"name"}:
-        raise InputError(f"test set of data {of!r}: only a name may be given beside it")
-    return [_held_out_part(data[of], str(table.get("name") or f"{of}/held-out"))]
+    known_keys(table, ("name", "part"), f"[[test_sets]] of data {of!r}")
+    part = one_of(table.get("part", TEST), "part in [[test_sets]]", (TEST, CHOOSING))
+    key = {TEST: HELD_OUT, CHOOSING: VALIDATION}[part]
+    if getattr(data[of], key) is None:
+        raise InputError(f"[data.{of}] has no part {part!r}: give it {key}")
+    return [_part(data[of], part, str(table.get("name") or ""))]

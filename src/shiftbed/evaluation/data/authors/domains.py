@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from shiftbed.catalogue.entries import DomainTask, TestSetEntry
+from shiftbed.catalogue.entries import PARTS, DomainTask, TestSetEntry
 from shiftbed.catalogue.lookup import find_task
 from shiftbed.catalogue.maps import domain_classes
 from shiftbed.errors import InputError, unknown
@@ -30,6 +30,7 @@ from shiftbed.evaluation.data.authors.common import (
     wrong_layout,
 )
 from shiftbed.evaluation.data.image_files import printable
+from shiftbed.evaluation.data.parts import HELD_OUT, SHARES, VALIDATION, part_rows
 from shiftbed.evaluation.data.raw_examples import RawExamples, shown, some
 
 _LISTS = ("{domain}_{split}_kfold.txt", "{domain}_{split}.txt")
@@ -38,7 +39,10 @@ _LISTS_IN = ("", "splits", "pacs_label", "image_list")
 
 
 def read_domain(entry: TestSetEntry, path: Path) -> RawExamples:
-    """One domain, or one official split of it; the group of every image is its domain."""
+    """One domain, an official split or a part of it; the group of every image is its domain.
+
+    Parts are those that a recipe's task with ``held_out = 0.2`` and ``validation = 0.1`` has.
+    """
     task = find_task(entry.base)
     root, folder = _place(task, entry, path)
     classes = domain_classes(task.name)
@@ -47,12 +51,17 @@ def read_domain(entry: TestSetEntry, path: Path) -> RawExamples:
     there = set(directories(folder))
     if all(name.isdecimal() for name in there):  # SVIRO; VLCS in its own release
         numbers = numeric
+    part = entry.split if entry.split in PARTS else None
     if there & {"full", "train"} and not there & set(numbers):
-        found = named_folders(entry, folder / (entry.split or "full"), numeric, classes)
+        split = "full" if part else entry.split or "full"
+        found = named_folders(entry, folder / split, numeric, classes)
     else:
         found = named_folders(entry, folder, numbers, classes)
-        if entry.split is not None:
+        if entry.split is not None and part is None:
             found = _split(entry, root, folder, found)
+    if part is not None:
+        shares = SHARES[HELD_OUT], SHARES[VALIDATION]
+        found = pick(found, part_rows(found.examples, numbers_of(found), part, *shares).tolist())
     return replace(found, groups=[str(entry.part)] * len(found.examples))
 
 
