@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy.special import ndtri
-from scipy.stats import linregress
+from scipy.stats import binomtest, linregress
 
 from shiftbed.errors import InputError
 from shiftbed.page import save
@@ -48,6 +48,33 @@ def test_best_and_second_best_are_marked_once_per_ood_set(bed):
         assert ordered["rank"].to_list()[:2] == [1, 2]
         assert ordered["rank"][2:].null_count() == len(one) - 2
     assert table.filter(pl.col("group") != "average")["rank"].null_count() == len(table) * 3 // 4
+
+
+def test_only_r2_above_one_half_is_marked(bed):
+    options = {"by": "architecture", "models": CLEAN, "bootstrap": 0}
+    found = predictors(bed, ood=["contrast", "gaussian_noise"], **options)
+    average = found.frame.filter(group="average")
+    above = (average["rank"].is_not_null() & (average["r2"] > 0.5)).to_list()
+    assert average["marked"].to_list() == above
+    assert sum(above) == 2
+    assert set(average.filter("marked")["ood"]) == {"contrast"}
+    starred = [row for table in found.tables() for row in table.rows if "*" in "".join(row)]
+    assert len(starred) == 2
+
+
+def test_bands_of_lines_by_another_library(bed):
+    statsmodels = pytest.importorskip("statsmodels.api")
+    found = predictors(bed, metric=["cifar10_acc"], ood=["contrast"], bootstrap=0).chart()
+    panel = found.panels[0]
+    (line,) = panel.lines
+    at, low, high = np.array(line.band).T
+    fit = statsmodels.OLS(panel.y, statsmodels.add_constant(panel.x)).fit()
+    wanted = fit.get_prediction(statsmodels.add_constant(at)).conf_int(alpha=0.05)
+    np.testing.assert_allclose(np.c_[low, high], wanted, rtol=1e-9)
+    assert (at[0], at[-1]) == (panel.x.min(), panel.x.max())
+    accuracy, n = bed.accuracy("contrast")[5], int(bed.size("contrast")[5])
+    ends = binomtest(round(accuracy * n), n).proportion_ci(method="exact")
+    assert panel.y_low[5] == pytest.approx(ndtri(ends.low), abs=1e-3)
 
 
 def test_accuracies_of_0_and_1_are_left_out(bed):

@@ -52,7 +52,24 @@ class Fit:
     r2_high: float = NAN
     adjusted: float = NAN
     slope_error: float = NAN
+    centre: float = NAN
+    """Mean of x, where the line is known best."""
+    centre_error: float = NAN
+    """Standard error of the line there."""
     note: str = ""
+
+    def band(self, x: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Confidence band of the line at x: ŷ ± t·√(s²/n + se(m)²(x − x̄)²).
+
+        >>> fit = fit_group(np.array([0.0, 1, 2, 3]), np.array([1.0, 3, 5, 8]))
+        >>> low, high = fit.band(np.array([1.5]))
+        >>> round(float(low[0]), 3), round(float(high[0]), 3)
+        (3.417, 5.083)
+        """
+        error = np.hypot(self.centre_error, self.slope_error * (x - self.centre))
+        half = float(stdtrit(self.n - 2, 0.5 + check_level(level) / 2)) * error
+        line = self.slope * x + self.intercept
+        return line - half, line + half
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +131,8 @@ def fit_group(x: Floats, y: Floats, group: str = "", level: float = 0.95) -> Fit
         r2_high=ends[1],
         adjusted=unbiased_r2(r * r, n),
         slope_error=error,
+        centre=float(x.mean()),
+        centre_error=float(np.sqrt(residual / (n - 2) / n)),
         note="" if np.isfinite(low) else "no interval of R²: fewer than 4 models, or r = ±1",
     )
 

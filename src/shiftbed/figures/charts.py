@@ -63,6 +63,10 @@ class Curve:
     dashed: bool = False
     points: bool = True
     """Whether each point is marked, or only the line is drawn."""
+    group: str = ""
+    """Curves of one group have one colour; none: each has its own."""
+    bold: bool = False
+    """A thicker line, for what is highlighted."""
 
     def __post_init__(self) -> None:
         _check_shapes(self, "y low high", self.x.shape)
@@ -78,6 +82,8 @@ class Reference:
     group: str = ""
     """The group of dots whose line it is, and whose colour it has; none: grey and dashed."""
     opacity: float = 1.0
+    band: tuple[tuple[float, float, float], ...] = ()
+    """(x, low, high) in the order of x: the confidence band of a fitted line."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,6 +96,8 @@ class Curves(Chart):
     x_labels: tuple[str, ...] = ()
     """Names of x = 0, 1, …, where x is a category."""
     lines: tuple[Reference, ...] = ()
+    behind: "Dots | None" = None
+    """Points under the curves, in grey."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -25,7 +25,7 @@ from shiftbed.figures.charts import (
     Reference,
     Scatter,
 )
-from shiftbed.figures.palette import looks
+from shiftbed.figures.palette import Style, looks
 from shiftbed.figures.scatters import GREY, draw_plane, draw_scatter, wrap, write_names
 
 if TYPE_CHECKING:
@@ -243,7 +243,14 @@ def _numbers(axes: "Axes", chart: Heatmap, low: float, high: float) -> None:
 
 
 def _curves(axes: "Axes", chart: Curves) -> None:
-    for curve, look in zip(chart.curves, looks([c.name for c in chart.curves]), strict=True):
+    if chart.behind is not None:
+        every = np.ones(len(chart.behind.names), dtype=bool)
+        _marks(axes, chart.behind, every, Style(label="", colour="#9A9A9A", marker="o"))
+    keys = [curve.group or curve.name for curve in chart.curves]
+    unique = list(dict.fromkeys(keys))
+    look_of = dict(zip(unique, looks(unique), strict=True))
+    for curve, key in zip(chart.curves, keys, strict=True):
+        look = look_of[key]
         axes.plot(
             curve.x,
             curve.y,
@@ -251,7 +258,7 @@ def _curves(axes: "Axes", chart: Curves) -> None:
             linestyle="--" if curve.dashed else "-",
             marker=look.marker if curve.points else "",
             markersize=3.5,
-            linewidth=1.2,
+            linewidth=2.4 if curve.bold else 1.2,
             label=_plain(_cut(curve.name, 40)),
         )
         if curve.low is not None and curve.high is not None:
@@ -271,15 +278,7 @@ def _dots(axes: "Axes", chart: Dots) -> None:
     group = np.array(groups, dtype=object)
     for name, look in zip(names, looks(names), strict=True):
         rows = group == name
-        x, y = chart.x[rows], chart.y[rows]
-        bar: Any = {"color": look.colour, "linewidth": 0.5, "alpha": 0.45}
-        if chart.x_low is not None and chart.x_high is not None:
-            axes.hlines(y, chart.x_low[rows], chart.x_high[rows], **bar)
-        if chart.y_low is not None and chart.y_high is not None:
-            axes.vlines(x, chart.y_low[rows], chart.y_high[rows], **bar)
-        axes.scatter(
-            x, y, s=12, color=look.colour, marker=look.marker, linewidth=0, label=_plain(name)
-        )
+        _marks(axes, chart, rows, look)
     for i in (chart.names.index(name) for name in chart.labelled if name in chart.names):
         axes.annotate(
             _plain(_cut(chart.names[i], 30)),
@@ -290,6 +289,19 @@ def _dots(axes: "Axes", chart: Dots) -> None:
             color=GREY,
         )
     _finish(axes, chart, len(names) if chart.groups else 0)
+
+
+def _marks(axes: "Axes", chart: Dots, rows: NDArray[np.bool_], look: Style) -> None:
+    """Some of the points with their error bars."""
+    x, y = chart.x[rows], chart.y[rows]
+    bar: Any = {"color": look.colour, "linewidth": 0.5, "alpha": 0.45}
+    if chart.x_low is not None and chart.x_high is not None:
+        axes.hlines(y, chart.x_low[rows], chart.x_high[rows], **bar)
+    if chart.y_low is not None and chart.y_high is not None:
+        axes.vlines(x, chart.y_low[rows], chart.y_high[rows], **bar)
+    axes.scatter(
+        x, y, s=12, color=look.colour, marker=look.marker, linewidth=0, label=_plain(look.label)
+    )
 
 
 def _finish(axes: "Axes", chart: Curves | Dots, entries: int) -> None:
@@ -315,6 +327,10 @@ def _lines(axes: "Axes", lines: tuple[Reference, ...], colours: dict[str, str]) 
         if line.group in colours:
             style |= {"color": colours[line.group], "linestyle": "-", "linewidth": 1.4}
         style["alpha"] = line.opacity
+        if line.band:
+            x, lower, upper = np.array(line.band).T
+            shade: Any = {"alpha": 0.18 * line.opacity, "linewidth": 0}
+            axes.fill_between(x, lower, upper, color=style["color"], **shade)
         if line.name:
             style["label"] = _plain(line.name)
         if np.isinf(line.slope):

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.predictors import MANY, Lead, Predictor, lead, predictor, ranks
 from shiftbed.display import Row, Table, number, records
 from shiftbed.errors import InputError, unknown
@@ -28,6 +29,8 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 AVERAGE = "average"
 """Name of the rows that average over groups."""
+MARKED = 0.5
+"""The two largest R² of an OOD set are marked where they are above this (fridovich2022, 4.1)."""
 
 
 def predictors(
@@ -79,6 +82,7 @@ def predictors(
         groups=within,
         models=tuple(testbed.model_names),
         measured=frozenset(testbed.metrics),
+        ends={s: _accuracy_ends(testbed, s, level) for s in x if s not in testbed.metrics},
     )
 
 
@@ -86,11 +90,12 @@ def predictors(
 class PredictorTable(Charted):
     """What predicts OOD accuracy; ``frame`` has a row per OOD set, metric and group.
 
-    ood, metric, group, slope, its ends, r2, its ends, r2_adjusted, n, rank, p_value, best, note.
-    The group called average is over the groups; ``rank`` is 1 for the metric with the largest
-    average R² of an OOD set, 2 for the second, else null. In the row of rank 1 ``p_value`` is of
-    its lead over the second (``lead``), and ``best`` whether that is significant: if not, which
-    one predicts best is open.
+    ood, metric, group, slope, its ends, r2, its ends, r2_adjusted, n, rank, marked, p_value, best,
+    note. The group called average is over the groups; ``rank`` is 1 for the metric with the largest
+    average R² of an OOD set, 2 for the second, else null, and ``marked`` whether that R² is above
+    0.5, as the paper highlights it. In the row of rank 1 ``p_value`` is of its lead over the second
+    (``lead``), and ``best`` whether it is marked and that is significant: if not, which one
+    predicts best is open.
     """
 
     source: str
@@ -105,6 +110,8 @@ class PredictorTable(Charted):
     models: tuple[str, ...]
     measured: frozenset[str]
     """Settings that are no accuracies."""
+    ends: Mapping[str, tuple[Floats, Floats]]
+    """Setting → (models,) Clopper–Pearson ends of an accuracy on the probit scale."""
     files: tuple[str, ...] = ()
     """Charts that were written of it."""
 
@@ -119,7 +126,7 @@ class PredictorTable(Charted):
 
     def tables(self) -> Iterable[Table]:
         def mark(row: Row) -> str:
-            best = " **" if row["best"] else " *" if row["rank"] else ""
+            best = " **" if row["best"] else " *" if row["marked"] else ""
             return number(row["r2"], 3) + best
 
         columns: dict[str, Any] = {
@@ -145,9 +152,9 @@ class PredictorTable(Charted):
             columns,
             left=3 if self.every_group else 2,
             notes=[
-                "* the two largest R² of an OOD set, ** the largest where significantly above the "
-                f"second; {100 * self.level:g} % intervals over models, of the population's R² "
-                "(adjusted: without bias); accuracies on the probit scale.",
+                f"* the two largest R² of an OOD set where above {MARKED:g}, ** the largest where "
+                f"significantly above the second; {100 * self.level:g} % intervals over models, of "
+                "the population's R² (adjusted: without bias); accuracies on the probit scale.",
                 *self.notes,
             ],
         )
@@ -207,10 +214,12 @@ def _long(fits: Mapping[tuple[str, str], Predictor], leads: Leads, alpha: float)
         rank = dict(zip(here, ranks([one.r2 for one in here.values()]), strict=True))
         for metric, one in here.items():
             about = {"ood": target, "metric": metric}
+            marked = bool(rank[metric]) and one.r2 > MARKED
             row = vars(one) | about | {"group": AVERAGE, "rank": rank[metric] or None}
+            row["marked"] = marked
             if rank[metric] == 1 and target in leads:
                 p = leads[target][2].p_value
-                row |= {"p_value": p, "best": p < alpha if np.isfinite(p) else None}
+                row |= {"p_value": p, "best": marked and p < alpha if np.isfinite(p) else None}
             rows.append(row)
             rows += [vars(fit) | about for fit in one.fits]
     rows = [row | {"r2_adjusted": row["adjusted"]} for row in rows]
@@ -231,6 +240,7 @@ _SCHEMA = {
     "r2_adjusted": pl.Float64,
     "n": pl.Int64,
     "rank": pl.Int64,
+    "marked": pl.Boolean,
     "p_value": pl.Float64,
     "best": pl.Boolean,
     "note": pl.String,
@@ -242,8 +252,18 @@ def on_scale(testbed: Testbed, setting: str) -> Floats:
     value = testbed.accuracy(setting)
     if setting in testbed.metrics:
         return value
+    return _probit(value)
+
+
+def _probit(value: Floats) -> Floats:
     inside = (value > 0) & (value < 1)
     return np.where(inside, PROBIT.forward(np.where(inside, value, 0.5)), np.nan)
+
+
+def _accuracy_ends(testbed: Testbed, setting: str, level: float) -> tuple[Floats, Floats]:
+    """Clopper–Pearson ends of an accuracy on the probit scale; NaN where sizes are unknown."""
+    low, high = clopper_pearson(testbed.accuracy(setting), testbed.size(setting), level)
+    return _probit(low), _probit(high)
 
 
 def groups_by(

@@ -62,6 +62,10 @@ function references(c, plot, lines, styles = new Map()) {
     const upright = line.slope === null;
     const xs = upright ? [line.intercept, line.intercept] : [plot.x.low, plot.x.high];
     const ys = upright ? [plot.y.low, plot.y.high] : xs.map((x) => line.slope * x + line.intercept);
+    if (line.band.length) {
+      const [at, low, high] = [0, 1, 2].map((k) => line.band.map((end) => end[k]));
+      shade(c, plot, at, low, high, colour ?? ink("muted"), 0.16 * line.opacity);
+    }
     c.globalAlpha = line.opacity;
     stroke(c, plot, xs, ys, colour ?? ink("muted"), colour ? {} : { dash: [6, 4], width: 1 });
     c.globalAlpha = 1;
@@ -75,27 +79,37 @@ function namesOfLines(host, lines) {
 
 function curvesChart(host, chart, id) {
   const names = chart.curves.map((curve) => curve.name);
-  const styles = new Map(names.map((name, i) => [name, CYCLE[i % CYCLE.length]]));
+  const keys = [...new Set(chart.curves.map((curve) => curve.group || curve.name))];
+  const styles = new Map(chart.curves.map((curve) => [curve.name, CYCLE[keys.indexOf(curve.group || curve.name) % CYCLE.length]]));
   if (names.length > 1) host.append(legend(names, styles));
   const ends = (curve) => [curve.y, curve.low ?? [], curve.high ?? []];
+  const behind = chart.behind ?? { title: "", names: [], x: [], y: [] };
+  const grey = [ink("muted"), "circle"];
   const flat = chart.curves.flatMap((curve, n) => curve.x.map((x, i) => ({ n, i, x, y: curve.y[i] })));
   const plot = new Plot(host, chart.title, 420, () => {
-    const x = linearAxis(numbersIn(chart.curves.map((curve) => curve.x)), chart.x_title);
+    const x = linearAxis(numbersIn([behind.x, ...chart.curves.map((curve) => curve.x)]), chart.x_title);
     if (chart.x_labels?.length) x.ticks = chart.x_labels.map((text, i) => [i, text]);
     return {
       x,
-      y: linearAxis(numbersIn(chart.curves.flatMap(ends)), chart.y_title),
-      points: { x: flat.map((p) => p.x ?? NaN), y: flat.map((p) => p.y ?? NaN), look: flat.map((p) => styles.get(names[p.n])), size: flat.map((p) => (chart.curves[p.n].points ? 3 : 0.01)) },
+      y: linearAxis(numbersIn([behind.y, ...chart.curves.flatMap(ends)]), chart.y_title),
+      points: {
+        x: [...behind.x, ...flat.map((p) => p.x)].map((v) => v ?? NaN),
+        y: [...behind.y, ...flat.map((p) => p.y)].map((v) => v ?? NaN),
+        look: [...behind.names.map(() => grey), ...flat.map((p) => styles.get(names[p.n]))],
+        size: [...behind.names.map(() => 2.5), ...flat.map((p) => (chart.curves[p.n].points ? 3 : 0.01))],
+      },
       under: (c, p) => {
         references(c, p, chart.lines);
+        errorBars(c, p, behind, () => grey[0]);
         chart.curves.forEach((curve) => {
           const [colour] = styles.get(curve.name);
           if (curve.low) shade(c, p, curve.x, curve.low.map((v) => v ?? NaN), curve.high.map((v) => v ?? NaN), colour, 0.16);
-          stroke(c, p, curve.x, curve.y.map((v) => v ?? NaN), colour, { dash: curve.dashed ? [6, 4] : [] });
+          stroke(c, p, curve.x, curve.y.map((v) => v ?? NaN), colour, { dash: curve.dashed ? [6, 4] : [], width: curve.bold ? 3 : 1.5 });
         });
       },
       hover: (k) => {
-        const { n, i } = flat[k];
+        if (k < behind.names.length) return [behind.names[k], `${short(behind.x[k])}: ${short(behind.y[k])}`];
+        const { n, i } = flat[k - behind.names.length];
         const curve = chart.curves[n];
         const around = curve.low && known(curve.low[i]) ? ` [${short(curve.low[i])}, ${short(curve.high[i])}]` : "";
         return [curve.name, `${chart.x_labels?.[curve.x[i]] ?? short(curve.x[i])}: ${short(curve.y[i])}${around}`];
@@ -104,8 +118,19 @@ function curvesChart(host, chart, id) {
   });
   plot.canvas.id = `chart-${id}`;
   namesOfLines(host, chart.lines);
+  if (behind.title) host.append(make("p", { class: "small" }, `Grey points: ${behind.title}.`));
   const rows = flat.map(({ n, i }) => [names[n], chart.curves[n].x[i], chart.curves[n].y[i], chart.curves[n].low?.[i] ?? null, chart.curves[n].high?.[i] ?? null]);
   host.append(tableView(id, ["curve", chart.x_title || "x", chart.y_title || "y", "low", "high"], rows));
+}
+
+/** Thin bars around the points of a chart, where it has intervals. */
+function errorBars(c, plot, chart, colourOf) {
+  c.globalAlpha = 0.5;
+  chart.x.forEach((_, i) => {
+    if (chart.y_low && known(chart.y_low[i])) stroke(c, plot, [chart.x[i], chart.x[i]], [chart.y_low[i], chart.y_high[i]], colourOf(i), { width: 0.8 });
+    if (chart.x_low && known(chart.x_low[i])) stroke(c, plot, [chart.x_low[i], chart.x_high[i]], [chart.y[i], chart.y[i]], colourOf(i), { width: 0.8 });
+  });
+  c.globalAlpha = 1;
 }
 
 function dotsChart(host, chart, id) {
@@ -120,13 +145,7 @@ function dotsChart(host, chart, id) {
     points: { x: chart.x.map((v) => v ?? NaN), y: chart.y.map((v) => v ?? NaN), look: chart.x.map((_, i) => styles.get(groupOf(i))) },
     under: (c, p) => {
       references(c, p, chart.lines, chart.groups.length ? styles : undefined);
-      c.globalAlpha = 0.5;
-      chart.x.forEach((_, i) => {
-        const [colour] = styles.get(groupOf(i));
-        if (chart.y_low && known(chart.y_low[i])) stroke(c, p, [chart.x[i], chart.x[i]], [chart.y_low[i], chart.y_high[i]], colour, { width: 0.8 });
-        if (chart.x_low && known(chart.x_low[i])) stroke(c, p, [chart.x_low[i], chart.x_high[i]], [chart.y[i], chart.y[i]], colour, { width: 0.8 });
-      });
-      c.globalAlpha = 1;
+      errorBars(c, p, chart, (i) => styles.get(groupOf(i))[0]);
     },
     labels: (c, p) => nameThem(c, p, chart.names, chart.names.map((name) => chart.labelled.includes(name)), chart.x, chart.y, Infinity),
     hover: (i) => [chart.names[i], groupOf(i), `${chart.x_title}: ${short(chart.x[i])}`, `${chart.y_title}: ${short(chart.y[i])}`].filter(Boolean),

@@ -15,6 +15,7 @@ from shiftbed.errors import InputError
 from shiftbed.figures.charts import Bars, Curve, Curves, Dots, Heatmap, Panels, Reference
 
 if TYPE_CHECKING:
+    from shiftbed.analysis.predictors import Fit
     from shiftbed.results.predictors import PredictorTable
 
 Floats = NDArray[np.float64]
@@ -225,7 +226,8 @@ def _panels(found: "PredictorTable", panels: list[Dots], title: str) -> Panels:
         title=title,
         panels=tuple(panels),
         columns=3,
-        reading="A line per group, as opaque as its R² is large.",
+        reading="A line per group, as opaque as its R² is large, over its "
+        f"{100 * found.level:g} % band; bars of accuracies are Clopper–Pearson intervals.",
         citation=found.citation,
     )
 
@@ -235,6 +237,12 @@ def _panel(found: "PredictorTable", target: str, metric: str) -> Dots:
     there = np.isfinite(x) & np.isfinite(y)
     inside = [(name, np.flatnonzero(mask & there)) for name, mask in found.groups]
     rows = np.concatenate([rows for _, rows in inside])
+    bars = {
+        f"{axis}_{end}": found.ends[setting][i][rows]
+        for axis, setting in (("x", metric), ("y", target))
+        for i, end in enumerate(("low", "high"))
+        if setting in found.ends
+    }
     return Dots(
         title=f"{target}: mean R² {fit.r2:.2f} (n = {fit.n})",
         x_title=metric if metric in found.measured else f"probit({metric})",
@@ -242,15 +250,27 @@ def _panel(found: "PredictorTable", target: str, metric: str) -> Dots:
         names=tuple(found.models[i] for i in rows),
         x=x[rows],
         y=y[rows],
+        **bars,
         groups=tuple(name for name, own in inside for _ in own),
         lines=tuple(
-            Reference(
-                name=f"{one.group}: R² {one.r2:.2f} (n = {one.n})",
-                slope=one.slope,
-                intercept=one.intercept,
-                group=one.group,
-                opacity=float(np.clip(one.r2, _FAINTEST, 1.0)),
-            )
+            _line(one, x[own], found.level)
             for one in fit.fitted
+            for name, own in inside
+            if name == one.group
         ),
+    )
+
+
+def _line(fit: "Fit", x: Floats, level: float) -> Reference:
+    """A group's line with its band over the group's own range."""
+    at = np.linspace(x.min(), x.max(), 25)
+    low, high = fit.band(at, level)
+    return Reference(
+        name=f"{fit.group}: m {fit.slope:.2f} [{fit.slope_low:.2f}, {fit.slope_high:.2f}], "
+        f"R² {fit.r2:.2f} (n = {fit.n})",
+        slope=fit.slope,
+        intercept=fit.intercept,
+        group=fit.group,
+        opacity=float(np.clip(fit.r2, _FAINTEST, 1.0)),
+        band=tuple(zip(at.tolist(), low.tolist(), high.tolist(), strict=True)),
     )

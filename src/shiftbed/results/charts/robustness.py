@@ -14,7 +14,7 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.figures.charts import Curve, Curves, Dots, Heatmap, Reference
 from shiftbed.records import Shift
 from shiftbed.results.correlation import NATURAL, correlate
-from shiftbed.results.predictors import predictors
+from shiftbed.results.predictors import MARKED, predictors
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.testbed.record import Testbed
 
@@ -156,9 +156,9 @@ def probes(testbed: Testbed) -> Heatmap:
         values=values,
         low=0.0,
         high=1.0,
-        marked=best == best.max(axis=1, keepdims=True),
+        marked=(best == best.max(axis=1, keepdims=True)) & (best > MARKED),
         reading=f"Probit of OOD accuracy on the probe, at most {count} baseline models together; "
-        "bold: the best of a row.",
+        f"bold: the best of a row, where it is above {MARKED:g}.",
         citation=testbed.citation,
     )
 
