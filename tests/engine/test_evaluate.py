@@ -1,10 +1,13 @@
 """Models on test sets, as a notebook calls it: objects or texts, memory or a store."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
 import shiftbed as sb
 from shiftbed.errors import InputError
+from tests.training import own_weights as own
 
 torch = pytest.importorskip("torch")
 
@@ -142,3 +145,16 @@ def test_two_of_one_name_are_refused(val):
         sb.evaluate([model(), model(1)], val)
     with pytest.raises(InputError, match="two test sets have the same name"):
         sb.evaluate(model(), [val, val])
+
+
+def test_two_files_of_one_python_network_give_their_two_accuracies(tmp_path):
+    own.place(tmp_path)
+    with contextlib.chdir(tmp_path):
+        found = {}
+        for name in ("right", "wrong", "right"):
+            line = sb.model(own.LINE, weights=f"{name}.pt")
+            done = sb.evaluate(line, own.shades())
+            found.setdefault(name, []).append(done.frame["value"][0])
+        assert found == {"right": [1.0, 1.0], "wrong": [0.0]}
+        with pytest.raises(InputError, match="other"):
+            sb.model(own.LINE, weights="strange.pt")

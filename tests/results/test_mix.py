@@ -10,6 +10,7 @@ from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.errors import InputError
 from shiftbed.results.joint_answers import answers_from_store
 from shiftbed.results.mix import mix
+from shiftbed.results.ranking import rank
 from tests.results.digits import predictions as predictions_of_digits
 from tests.results.digits import write_store
 
@@ -30,6 +31,23 @@ def test_the_chord(sides):
     assert frame["effective"].to_numpy() == pytest.approx(rho)
     assert (frame["low"] < frame["effective"]).all()
     assert (frame["n_id"] == sides[0].n).all()
+
+
+def test_the_line_is_that_of_rank(tmp_path):
+    """The ends of a chord are predicted as ``rank`` predicts the two models themselves."""
+    store = write_store(tmp_path / "store")
+    fitted = ["model1", "model3", "model4", "model6"]
+    about = {f"model{k}": {"in_fit_set": f"model{k}" in fitted} for k in range(8)}
+    store.write_about({"name": "digits", "models": about})
+    where = {"id": "clean", "ood": "noisy"}
+    for fit_on in (None, "all", "model=model[0-4]"):
+        ends = mix(store, **where, model=["model7", "model0"], fit_on=fit_on)
+        ranked = rank(store, id=["clean"], ood="noisy", fit_on=fit_on, most=0).frame
+        want = [ranked.filter(model=name)["predicted"][0] for name in ("model0", "model7")]
+        assert ends.frame["predicted"][[0, 10]].to_list() == pytest.approx(want)
+        assert ends.models == {None: 4, "all": 8}.get(fit_on, 5)
+    with pytest.raises(InputError, match="value of model"):
+        mix(store, **where, fit_on="model=resnet")
 
 
 def test_votes(sides):

@@ -1,9 +1,14 @@
 """Training data: the rows a job names, apart from what is held out, in an order of its own."""
 
+import io
+import tarfile
+
 import numpy as np
+import polars as pl
 import pytest
 from PIL import Image
 
+from shiftbed.captioning import captions
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
 from shiftbed.evaluation.preprocessing import Preprocessing
@@ -115,6 +120,46 @@ class TestKeptOut:
         path.write_text("\n".join((["example"] if form == "csv" else []) + ids) + "\n")
         spec = DataSpec(name="a", path=specs["a"].path, exclude=str(path))
         assert set(open_data(spec).examples) == set(open_data(specs["a"]).examples) - set(ids)
+
+    def test_a_list_that_names_nothing_is_refused(self, specs, tmp_path):
+        (tmp_path / "out.txt").write_text("elsewhere/1.png\n")
+        spec = DataSpec(name="a", path=specs["a"].path, exclude=str(tmp_path / "out.txt"))
+        with pytest.raises(InputError, match=r"none of its 1 ids \('elsewhere/1.png', …\) is an"):
+            open_data(spec)
+
+    @pytest.mark.parametrize("kind", ["csv", "tar"])
+    def test_what_captions_holds_out_is_left_out(self, tmp_path, kind):
+        """The list that ``captions`` writes, read as it is."""
+        rng, rows = np.random.default_rng(0), []
+        for k in range(24):
+            name, word = f"{k:04}", ("cat", "dog")[k % 2]
+            file = io.BytesIO()
+            Image.fromarray(rng.integers(0, 255, (8, 8, 3), np.uint8)).save(file, "PNG")
+            (tmp_path / f"{name}.png").write_bytes(file.getvalue())
+            rows.append((f"{name}.png", f"a {word}", k % 2, file.getvalue()))
+        if kind == "csv":
+            text = "".join(f"{path},{caption},{label}\n" for path, caption, label, _ in rows)
+            (tmp_path / "pairs.csv").write_text("path,text,label\n" + text)
+        else:
+            with tarfile.open(tmp_path / "pairs.tar", "w") as tar:
+                for path, caption, label, data in rows:
+                    parts = {"png": data, "txt": caption.encode(), "cls": str(label).encode()}
+                    for end, content in parts.items():
+                        member = tarfile.TarInfo(f"{path[:4]}.{end}")
+                        member.size = len(content)
+                        tar.addfile(member, io.BytesIO(content))
+        source = tmp_path / f"pairs.{kind}"
+        (tmp_path / "classes.txt").write_text("cat\ndog\n")
+        options = {"min_matches": 10, "per_class": 4}
+        captions([str(source)], tmp_path / "classes.txt", tmp_path / "held", **options)
+        held = tmp_path / "held" / "holdout.csv"
+        out = pl.read_csv(held, infer_schema=False)["id"]
+        names = {one.removeprefix("pairs/").removesuffix(".png") for one in out.fill_null("")}
+        left = open_data(DataSpec(name="a", path=str(source), exclude=str(held))).examples
+        assert len(left) == 16
+        if kind == "tar":
+            assert len(names) == 8
+            assert not names & set(left)
 
     def test_no_such_list(self, specs):
         spec = DataSpec(name="a", path=specs["a"].path, exclude="nowhere.csv")

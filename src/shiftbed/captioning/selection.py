@@ -153,15 +153,18 @@ def write_test_set(
 
     test.csv has a row per image: ``path``, ``label`` (the class's number), ``class_name`` and
     where it came from. Where there are URLs only, ``path`` is where the download is expected.
-    kept.txt lists the labels of the classes that are kept, for ``--subset``.
+    kept.txt lists the labels of the classes that are kept, for ``--subset``. holdout.csv lists what
+    to keep out of training; its column ``example`` is what ``exclude`` of a recipe's data reads.
     """
     images = _one_per_image(drawn, held)
     tars = bool(paths) and is_tar(paths[0])
     rows = [_row(one, classes, paths) for one in images]
     _write_csv(folder / "test.csv", _TEST, rows)
     kept_out = held.sort("source", "row").iter_rows(named=True) if len(held) else ()
-    out = ((str(paths[one["source"]]), one["row"], one["id"]) for one in kept_out)
-    _write_csv(folder / "holdout.csv", ("source", "row", "id"), out)
+    out = (
+        (str(paths[one["source"]]), one["row"], one["id"], _example(one, tars)) for one in kept_out
+    )
+    _write_csv(folder / "holdout.csv", ("source", "row", "id", "example"), out)
     _write_csv(folder / "classes.csv", counts.columns, counts.iter_rows())
     with write_atomically(folder / "kept.txt") as file:
         file.writelines(f"{label}\n".encode() for label in np.flatnonzero(drawn.kept))
@@ -175,6 +178,12 @@ def write_test_set(
         return {"opens": str(folder / "test.csv"), "root": str(folder), "note": note}
     root = os.path.commonpath([path.absolute().parent for path in paths])
     return {"opens": str(folder / "test.csv"), "root": root, "note": ""}
+
+
+def _example(one: dict[str, Any], tars: bool) -> str:
+    """What a row is called where the sources are read as training data."""
+    known = (one["id"],) if tars else (one["path"], one["id"], one["url"])
+    return next((str(name) for name in known if name is not None), "")
 
 
 def class_counts(classes: Sequence[CaptionClass], drawn: Selection) -> pl.DataFrame:

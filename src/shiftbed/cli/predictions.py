@@ -85,6 +85,7 @@ def mix(
         None, "--model", "-m", help="Two models: the mixed classifiers between them."
     ),
     scale: opt.ScaleName = "logit",
+    fit_on: opt.FitOn = None,
     level: opt.Level = 0.95,
     output: opt.Output = None,
     figure: opt.Figure = None,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from shiftbed.results.joint_answers import (
     open_two,
 )
 from shiftbed.scales import LOGIT, Scale
+from shiftbed.testbed import Testbed, choose, open_testbed, testbed_from_store
+from shiftbed.testbed.select import Choice
 
 if TYPE_CHECKING:
     from shiftbed.figures.charts import Dots
@@ -34,26 +37,33 @@ def mix(
     ood: str | None = None,
     model: Sequence[str] | None = None,
     scale: str | Scale = LOGIT,
+    fit_on: Choice = None,
     level: float = 0.95,
 ) -> "MadeClassifiers":
     """Classifiers made of stored predictions: mixed ones on the chord, majority votes; their ρ.
 
     With two models in ``model``: the mixed classifiers between them. Without: ensembles of the best
     3, 5, 10 and all models, by vote and, where a store kept the logits, by mean probability.
-    ``source``, ``target``, ``id`` and ``ood`` as in ``estimate``.
+    ``source``, ``target``, ``id`` and ``ood`` as in ``estimate``. The line is that of ``rank``:
+    through the fit set of a store or testbed (or ``fit_on``), through all models of plain files.
     """
     if model and len(model) != 2:
         raise InputError(f"a mixed classifier needs two --model, got {len(model)}")
     sides = matched(*open_two(source, target, id, ood))
     about, made = _chord(sides, *model) if model else _ensembles(sides)
-    right = [side.judged() for side in sides]
+    rows, knee = _fit_set(source, sides, fit_on)
+    right = [side.judged()[rows] for side in sides]
+    names = tuple(name for name, fitted in zip(sides[0].models, rows, strict=True) if fitted)
+    if not names:
+        raise InputError("no model that answered both settings is left to fit the line on")
     line = fit_baseline(
         *(one.mean(axis=1) for one in right),
-        models=sides[0].models,
+        models=names,
         id_settings=[sides[0].setting],
         ood_setting=sides[1].setting,
         scale=scale,
-        sizes=np.broadcast_to([side.n for side in sides], (len(sides[0].models), 2)),
+        knee=knee,
+        sizes=np.broadcast_to([side.n for side in sides], (len(names), 2)),
         on_boundary="clip",
         bootstrap=0,
     )
@@ -71,7 +81,7 @@ def mix(
         source=sides[0].setting,
         target=sides[1].setting,
         scale=line.scale.name,
-        models=len(sides[0].models),
+        models=len(names),
     )
 
 
@@ -120,6 +130,26 @@ class MadeClassifiers(Charted):
         from shiftbed.results.charts.similarity import made_chart
 
         return made_chart(self.frame, self.source, self.target)
+
+
+def _fit_set(
+    source: Source, sides: "Sides", fit_on: Choice
+) -> tuple[NDArray[np.bool_], float | None]:
+    """Which of the models the line goes through, and where it breaks in two, as ``rank`` has it."""
+    names = list(sides[0].models)
+    bed = source if isinstance(source, Testbed) else None
+    if sides[0].store is not None:
+        bed = testbed_from_store(sides[0].store)
+    elif isinstance(source, str | Path) and Path(source).suffix.lower() != ".npz":
+        bed = open_testbed(str(source))
+    if bed is None:
+        plain = pl.DataFrame({"model": names, "in_fit_set": [True] * len(names)})
+        return choose(plain, fit_on), None
+    ends = (sides[0].setting,), sides[1].setting
+    known = [one for one in bed.shifts if (one.source, one.target) == ends]
+    chosen = bed.fit_set(known[0], fit_on) if known else choose(bed.models, fit_on)
+    fitted = {name for name, one in zip(bed.model_names, chosen, strict=True) if one}
+    return np.array([name in fitted for name in names]), known[0].knee if known else None
 
 
 Sides = tuple[JointAnswers, JointAnswers]

@@ -15,6 +15,7 @@ from shiftbed.catalogue import policy_of
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet, batches, open_test_set
 from shiftbed.evaluation.data.parts import TRAINING, part_rows, ranked
+from shiftbed.evaluation.data.tars import TarImages
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.training.select import (
     class_rows,
@@ -195,8 +196,7 @@ def open_data(spec: DataSpec) -> TestSet:
         mine[_rows(test_set, TRAINING, spec.held_out, spec.validation)] = True
         left &= mine
     if spec.exclude is not None:
-        out = _excluded(Path(spec.exclude))
-        left &= np.array([one not in out for one in test_set.examples])
+        left &= ~_excluded(Path(spec.exclude), test_set)
     return test_set if left.all() else test_set.subset(left)
 
 
@@ -216,10 +216,25 @@ def _rows(test_set: TestSet, part: str, held_out: float | None, validation: floa
     return part_rows(test_set.examples, test_set.labels, part, held_out, validation)
 
 
-def _excluded(path: Path) -> set[str]:
-    """Ids from a CSV with a column ``example``, or one per line."""
+def _excluded(path: Path, test_set: TestSet) -> NDArray[np.bool_]:
+    """Which examples a list names: a CSV with a column ``example``, or one id per line.
+
+    ``captions`` writes such a list, holdout.csv; what it calls SHARD/KEY is KEY in data whose keys
+    are all different. A list that names no example is refused.
+    """
     if not path.is_file():
         raise InputError(f"exclude: {path}: no such file")
     if path.suffix == ".csv":
-        return set(read_column(path, "example", "exclude")["example"])
-    return set(path.read_text(encoding="utf-8").split())
+        out = set(read_column(path, "example", "exclude")["example"])
+    else:
+        out = set(path.read_text(encoding="utf-8").split())
+    found = np.array([one in out for one in test_set.examples])
+    if not found.any() and isinstance(test_set.images, TarImages):
+        keys = {one.partition("/")[2] for one in out}
+        found = np.array([one in keys for one in test_set.examples])
+    if out and not found.any():
+        raise InputError(
+            f"exclude: {path}: none of its {len(out)} ids ({min(out)!r}, …) is an example of "
+            f"{test_set.name} ({test_set.examples[0]!r}, …)"
+        )
+    return found
