@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,34 +17,12 @@ from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.page import save
 from shiftbed.results.charts.scatter import plane, scatter
 from tests.figures.test_charts import CHARTS
-from tests.page.conftest import HOSTILE, SETTING
+from tests.page.conftest import HOSTILE, SETTING, Open
 
-Open = Callable[..., Any]
-
-
-@pytest.fixture
-def opened(browser: Any, report: Path) -> Iterator[Open]:
-    """Opens the page at a place; afterwards nothing may have gone wrong or gone out."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    errors: list[str] = []
-    requests: list[str] = []
-
-    def go(place: str = "", path: Path = report, **media: str) -> Any:
-        page = context.new_page()
-        if media:
-            page.emulate_media(**media)
-        page.on("console", lambda m: errors.append(m.text) if m.type in ("error", "warning") else 0)
-        page.on("pageerror", lambda e: errors.append(str(e)))
-        page.on("dialog", lambda d: errors.append(f"dialog: {d.message}"))
-        page.on("request", lambda r: requests.append(r.url))
-        page.goto(f"{path.as_uri()}#{place}")
-        page.wait_for_selector("body[data-ready]")
-        return page
-
-    yield go
-    assert errors == []
-    assert [url for url in requests if not url.startswith(("file:", "blob:"))] == []
-    context.close()
+VIEWS = (
+    "start", "leaderboard", "findings", "glossary", "scatter", "plane", "grid", "relative",
+    "synthetic", "multiples",
+)  # fmt: skip
 
 
 def figures(page: Any, element: str = "#equation") -> dict[str, Any]:
@@ -55,8 +32,8 @@ def figures(page: Any, element: str = "#equation") -> dict[str, Any]:
     }
 
 
-def test_it_opens_with_what_was_found(opened: Open) -> None:
-    page = opened()
+def test_what_was_found_is_told(opened: Open) -> None:
+    page = opened("view=findings")
     text = page.inner_text("main")
     assert "205 models on 15 shifts" in text
     assert re.search(r"\d+ models are out of line on at least one shift", text)
@@ -219,9 +196,7 @@ def test_the_grid_sorts(opened: Open) -> None:
     assert len(values) > 190
 
 
-@pytest.mark.parametrize(
-    "view", ["findings", "scatter", "plane", "grid", "relative", "synthetic", "multiples"]
-)
+@pytest.mark.parametrize("view", VIEWS)
 def test_a_hostile_name_is_shown_and_not_run(opened: Open, view: str) -> None:
     page = opened(f"view={view}")
     page.wait_for_timeout(50)
@@ -249,7 +224,7 @@ def test_the_policy_stops_what_is_not_ours(browser: Any, report: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_serious_violation_of_accessibility(opened: Open, width: int, scheme: str) -> None:
     axe = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text()
-    for view in ("findings", "scatter", "plane", "grid", "relative", "synthetic", "multiples"):
+    for view in VIEWS:
         page = opened(f"view={view}", color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": 844})
         page.evaluate(axe)

@@ -171,7 +171,8 @@ def test_a_report_says_where_and_what_is_left_out(tmp_path, imagenet):
 
 
 def test_each_line_is_fitted_once(imagenet, monkeypatch):
-    """A report fits one line per shift, and the patterns one through all models of each pair."""
+    """A report fits one line per shift, another on the whole ID set where that one is a class
+    twin's, and the patterns one through all models of each pair."""
     from collections import Counter
 
     from shiftbed.analysis import trust
@@ -182,7 +183,8 @@ def test_each_line_is_fitted_once(imagenet, monkeypatch):
     tables = []
 
     def counting(*arrays, models=(), scale="logit", knee=None, **options):
-        fits[options.get("shift", ""), tuple(models), np.asarray(arrays[1]).tobytes(), knee] += 1
+        given = tuple(np.asarray(one).tobytes() for one in arrays)
+        fits[options.get("shift", ""), tuple(models), given, knee] += 1
         return real(*arrays, models=models, scale=scale, knee=knee, **options)
 
     real = record.fit_baseline
@@ -197,6 +199,6 @@ def test_each_line_is_fitted_once(imagenet, monkeypatch):
     monkeypatch.setattr(patterns, "pattern_table", counted)
     write_report(imagenet)
     assert set(fits.values()) == {1}
-    assert len([shift for shift, *_ in fits if shift]) == 15
-    assert sum(fits.values()) == 30
+    assert len([shift for shift, *_ in fits if shift]) == 15 + 5
+    assert sum(fits.values()) == 35
     assert tables == [1]

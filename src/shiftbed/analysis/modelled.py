@@ -22,7 +22,7 @@ from shiftbed.analysis.intervals import binomial_variance, off_boundary
 Floats = NDArray[np.float64]
 WIDEST = 2.7
 """Probits beyond ± this are taken as this: c − s·|Δz| is a correlation if Δz ≤ 2c/s only."""
-_NODES = 109
+NODES = 109
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ def shared_probability(a: ArrayLike, b: ArrayLike, r: ArrayLike) -> Floats:
 @lru_cache(maxsize=8)
 def _table(errors: ErrorCorrelation) -> Floats:
     """Correlation of right answers on a grid of probits (nodes, nodes)."""
-    z = np.linspace(-WIDEST, WIDEST, _NODES)
+    z = np.linspace(-WIDEST, WIDEST, NODES)
     r = errors.level - errors.slope * np.abs(z[:, None] - z)
     spread = np.sqrt(ndtr(z) * ndtr(-z))
     return np.asarray(shared_probability(z[:, None], z, r) / np.outer(spread, spread))
@@ -91,8 +91,8 @@ class Modelled:
         p, n = np.column_stack([x, y]), np.column_stack([n_id, n_ood])
         inside = off_boundary(p, n)
         inner = np.clip(np.where(np.isfinite(inside), inside, 0.5), 1e-9, 1.0 - 1e-9)
-        at = (np.clip(ndtri(inner), -WIDEST, WIDEST) + WIDEST) / (2 * WIDEST) * (_NODES - 1)
-        node = np.minimum(at.astype(np.int64), _NODES - 2)
+        at = (np.clip(ndtri(inner), -WIDEST, WIDEST) + WIDEST) / (2 * WIDEST) * (NODES - 1)
+        node = np.minimum(at.astype(np.int64), NODES - 2)
         variance = binomial_variance(p, n)
         spread = np.sqrt(np.where(np.isfinite(variance), variance, 0.0))
         return cls(spread=spread, node=node, part=at - node, errors=errors)
@@ -107,7 +107,7 @@ class Modelled:
         table = _table(self.errors)
         low, part, spread = self.node[:, s], self.part[:, s], self.spread[:, s]
         scaled = spread[fitted, None] * right
-        nodes = np.zeros((_NODES, right.shape[1]))
+        nodes = np.zeros((NODES, right.shape[1]))
         np.add.at(nodes, low[fitted], (1.0 - part[fitted, None]) * scaled)
         np.add.at(nodes, low[fitted] + 1, part[fitted, None] * scaled)
         carried = table @ nodes
@@ -135,7 +135,7 @@ class Modelled:
     def among(self, s: int, t: int, rows: NDArray[np.int64]) -> Floats:
         if s != t:
             return np.zeros((len(rows), len(rows)))
-        mixture = np.zeros((len(rows), _NODES))
+        mixture = np.zeros((len(rows), NODES))
         at = np.arange(len(rows))
         mixture[at, self.node[rows, s]] = 1.0 - self.part[rows, s]
         mixture[at, self.node[rows, s] + 1] = self.part[rows, s]

@@ -30,6 +30,7 @@ SUFFIXES = (*figures.SUFFIXES, ".html")
 SCRIPTS = (
     "core.js",
     "statistics.js",
+    "placing.js",
     "plot.js",
     "scatter.js",
     "plane.js",
@@ -37,6 +38,10 @@ SCRIPTS = (
     "robustness.js",
     "multiples.js",
     "charts.js",
+    "glossary.js",
+    "place.js",
+    "start.js",
+    "leaderboard.js",
     "main.js",
 )
 """In the order they are put together: main.js, last, starts the page."""
@@ -81,7 +86,7 @@ def page(data: dict[str, Any], *, refresh: bool = False) -> str:
     body = f"""<a class="skip" href="#view">Skip to the view</a>
 <header>
 <h1>{title}</h1>
-<nav aria-label="Views"><ul id="views"></ul></nav>
+<nav aria-label="Views" id="views"></nav>
 </header>
 <main id="view" tabindex="-1"></main>
 <footer><p class="small">Everything is in this file: it loads nothing, sends nothing, and its

@@ -6,7 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from shiftbed.analysis.baseline import OnBoundary
+from shiftbed.analysis.baseline import Baseline, OnBoundary
+from shiftbed.analysis.trust import Trust
 from shiftbed.display import counted
 from shiftbed.errors import InputError
 from shiftbed.records import Shift
@@ -31,6 +32,10 @@ class Findings:
     not_computed: tuple[tuple[str, str], ...]
     """Shifts without a line, with the reason."""
     fdr: float
+    level: float
+    on_boundary: OnBoundary
+    judged: tuple[tuple[Shift, Baseline, Trust], ...]
+    """The shifts with their lines, in order."""
     sentences: tuple[tuple[str, str], ...]
     """(level, text): finding, warning or note, in the order they are told."""
 
@@ -78,6 +83,9 @@ def findings(
         robustness=judged.frame,
         not_computed=failed,
         fdr=fdr,
+        level=level,
+        on_boundary=on_boundary,
+        judged=judged.lines,
         sentences=tuple(_sentences(testbed, table, judged.frame, failed, fdr, level)),
     )
 

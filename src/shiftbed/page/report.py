@@ -14,6 +14,7 @@ from shiftbed.display import Result, Table, counted
 from shiftbed.errors import InputError
 from shiftbed.page.document import chart_json, page
 from shiftbed.page.findings import Findings, findings
+from shiftbed.page.placing import placing
 from shiftbed.records import Shift
 from shiftbed.results.caveats import doubts
 from shiftbed.results.plot import Missing, Source, View, gallery, open_source
@@ -152,6 +153,7 @@ def payload(
             {**_shift(testbed, found, shift), "pattern": patterns.get((shift.source, shift.target))}
             for shift in testbed.shifts
         ],
+        "placing": placing(testbed, found),
         "out_of_line": _out_of_line(found),
         "charts": [
             {"id": v.id, "title": v.title, "intro": v.intro, "chart": chart_json(v.chart)}
@@ -229,7 +231,7 @@ def _robustness(testbed: Testbed, found: Findings, shift: str) -> dict[str, Any]
     at = {text: i for i, text in enumerate(texts)}
     numbers, words = (
         ("effective", "low", "high", "q_value"),
-        ("verdict", "extrapolated", "interval"),
+        ("verdict", "extrapolated", "interval", "artefact"),
     )
     columns: dict[str, Any] = {k: [_short(r[k]) if r else None for r in mine] for k in numbers}
     columns |= {k: [r[k] if r else None for r in mine] for k in words}

@@ -244,7 +244,7 @@ def robustness_table(
             [list(one.id_settings) for one in baselines], dtype=pl.List(pl.String)
         ),
     }
-    flags = [_flags(one, is_few) for one in baselines for is_few in (False, True)]
+    flags = [flags_of(one, is_few) for one in baselines for is_few in (False, True)]
     texts = pl.Series("flags", flags, dtype=pl.List(pl.String))[2 * which + few]
     lines = {name: values[which] for name, values in of_line.items()}
     return pl.DataFrame({**about, **numbers, **lines, "flags": texts}, nan_to_null=True)
@@ -307,7 +307,7 @@ def _columns(
     }
 
 
-def _flags(baseline: Baseline, few: bool) -> list[str]:
+def flags_of(baseline: Baseline, few: bool) -> list[str]:
     """What weakens the statistics of a row: short plain sentences."""
     said = list(baseline.flags)
     heavy = [tails.nu for tails in map(line_tails, baseline.lines) if np.isfinite(tails.nu)]

@@ -246,7 +246,7 @@ function scatterChart(host, chart, id) {
   const [xAxis, yAxis] = [chart.x_axis, chart.y_axis].map(accuracyAxis);
   const [at, up] = [chart.x.map(xAxis.at), chart.y.map(yAxis.at)];
   const trends = [...new Set(chart.trends.map((trend) => trend.name))];
-  const colourOf = (name) => styles.get(name.replace(/ line$/, ""))?.[0] ?? (trends.length > 1 ? CYCLE[trends.indexOf(name) % CYCLE.length][0] : LINE);
+  const colourOf = (name) => styles.get(name.replace(/ line$/, ""))?.[0] ?? (trends.length > 1 ? CYCLE[trends.indexOf(name) % CYCLE.length][0] : lineColour());
   const plot = new Plot(host, chart.title, 560, () => ({
     x: xAxis,
     y: yAxis,

@@ -5,6 +5,8 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const MODELS = DATA.models.name;
 const COUNT = MODELS.length;
+/** What to call a model: what sets it apart, where its own name is a hash. */
+const nameOf = (i) => DATA.models.label?.[i] ?? MODELS[i];
 
 /** An element with attributes, listeners (onclick, …) and children; strings become text. */
 function make(tag, attributes = {}, ...children) {
@@ -33,12 +35,15 @@ const percent = (value, digits = 2) => (known(value) ? `${minus((100 * value).to
 const points = (value, digits = 2) =>
   known(value) ? `${value < 0 ? "−" : "+"}${Math.abs(100 * value).toFixed(digits)}` : "–";
 const number = (value, digits = 4) => (known(value) ? minus(value.toFixed(digits)) : "–");
+/** R², with a third digit where two would make it perfect. */
+const r2Text = (value) => number(value, value > 0.99 ? 3 : 2);
 const short = (value) => (known(value) ? minus(String(Number(value.toPrecision(4)))) : "–");
 
 // --- state ----------------------------------------------------------------------------------------
 
 const DEFAULTS = {
-  view: "findings",
+  view: "start",
+  place: "",
   shift: "",
   x: "",
   y: "",
@@ -65,7 +70,8 @@ function readState() {
 
 function address(next) {
   const kept = Object.entries(next).filter(([name, value]) => value !== (DEFAULTS[name] ?? ""));
-  return `#${new URLSearchParams(kept)}`;
+  const plain = (text) => encodeURIComponent(text).replace(/%(2C|3A|3B|2F|40)/g, decodeURIComponent).replaceAll("%20", "+");
+  return `#${kept.map(([name, value]) => `${plain(name)}=${plain(value)}`).join("&")}`;
 }
 
 /** Change some of the state and show it; with `quiet` only the address changes. */
@@ -95,7 +101,7 @@ function togglePin(name) {
 
 // --- which models are shown -----------------------------------------------------------------------
 
-/** Filters are {column: [values] or {has: text}}: a model is shown if every column agrees. */
+/** Filters are {column: [values], {has: text} or {from, to}}: a model is shown if every column agrees. */
 function filters() {
   try {
     const value = JSON.parse(state.filter || "{}");
@@ -108,25 +114,52 @@ function filters() {
 const asText = (value) => (value === null || value === undefined ? "–" : String(value));
 const column = (name) => DATA.models.columns[name];
 
-function agrees(text, wanted) {
-  if (Array.isArray(wanted)) return wanted.includes(text);
-  return text.toLowerCase().includes(String(wanted?.has ?? "").toLowerCase());
+/** What is the same for every view of a column: its values, and whether they are numbers. */
+const about = new Map();
+function columnFacts(name) {
+  if (!about.has(name)) {
+    const there = column(name).filter((v) => v !== null && v !== undefined);
+    const numeric = there.length > 0 && there.every((v) => typeof v === "number");
+    about.set(name, { numeric, values: [...new Set(column(name).map(asText))].sort() });
+  }
+  return about.get(name);
 }
+const isNumeric = (name) => columnFacts(name).numeric;
+
+/** A test of one column's value, from what is wanted of it. */
+function agrees(wanted) {
+  if (Array.isArray(wanted)) {
+    const kept = new Set(wanted);
+    return (value) => kept.has(asText(value));
+  }
+  if (wanted && ("from" in wanted || "to" in wanted)) {
+    return (value) => known(value) && value >= (wanted.from ?? -Infinity) && value <= (wanted.to ?? Infinity);
+  }
+  const text = String(wanted?.has ?? "").toLowerCase();
+  return (value) => asText(value).toLowerCase().includes(text);
+}
+
+let lastShown = { key: null, rows: [] };
 
 function shownModels() {
-  const wanted = Object.entries(filters()).filter(([name]) => column(name));
-  const rows = [];
-  for (let i = 0; i < COUNT; i++) {
-    if (wanted.every(([name, values]) => agrees(asText(column(name)[i]), values))) rows.push(i);
+  if (lastShown.key !== state.filter) {
+    const tests = Object.entries(filters())
+      .filter(([name]) => column(name))
+      .map(([name, wanted]) => [column(name), agrees(wanted)]);
+    const rows = [];
+    for (let i = 0; i < COUNT; i++) if (tests.every(([values, test]) => test(values[i]))) rows.push(i);
+    lastShown = { key: state.filter, rows };
   }
-  return rows;
+  return lastShown.rows;
 }
 
+let lastSearch = { key: null, words: [] };
+const lowerNames = MODELS.map((name, i) => `${name} ${nameOf(i)}`.toLowerCase());
+
 /** Models whose name has all the words of the search. */
-function matches(name) {
-  const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const low = name.toLowerCase();
-  return words.length > 0 && words.every((word) => low.includes(word));
+function matches(i) {
+  if (lastSearch.key !== state.search) lastSearch = { key: state.search, words: state.search.toLowerCase().split(/\s+/).filter(Boolean) };
+  return lastSearch.words.length > 0 && lastSearch.words.every((word) => lowerNames[i].includes(word));
 }
 
 // --- settings and shifts --------------------------------------------------------------------------

@@ -206,4 +206,4 @@ function gridView(host) {
   host.append(tableView("grid", ["model", ...settings.map((s) => DATA.settings[s])], rows.map((i) => [MODELS[i], ...settings.map((s) => accuracy(s, i) ?? null)])));
 }
 
-views.set("grid", { title: "Grid", show: gridView });
+views.set("grid", { title: "Grid", group: "Explore", question: "How do all models do on all test sets?", show: gridView });

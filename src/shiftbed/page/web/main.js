@@ -100,37 +100,45 @@ function outOfLine() {
   );
 }
 
-views.set("findings", { title: "What was found", show: findingsView });
+views.set("findings", { title: "What was found", group: "Answer", question: "What stands out in these results?", show: findingsView });
 
 // --- showing --------------------------------------------------------------------------------------
 
-const ORDER = ["findings", "scatter", "plane", "grid", "relative", "synthetic", "multiples"];
+const ORDER = ["start", "leaderboard", "findings", "glossary", "scatter", "multiples", "plane", "grid", "relative", "synthetic"];
+const GROUPS = ["Answer", "Explore", "Diagnose"];
 
-/** A page about no models has its charts only. */
+/** Views that have something to say here. A page about no models has its charts only. */
 function listedViews() {
   const first = ORDER.filter((id) => COUNT && views.has(id) && (views.get(id).possible?.() ?? true));
   const rest = [...views.keys()].filter((id) => !ORDER.includes(id));
   return [...first, ...rest];
 }
 
-function navigation() {
+function navigation(current) {
   const link = (id) =>
     make(
       "a",
-      { href: address({ ...state, view: id, table: "" }), "aria-current": state.view === id ? "page" : null, "data-view": id },
+      { href: address({ ...state, view: id, table: "", word: "" }), "aria-current": current === id ? "page" : null, "data-view": id, title: views.get(id).question },
       views.get(id).title,
     );
   const all = listedViews();
-  fill(document.getElementById("views"), all.map((id) => make("li", {}, link(id)))).parentElement.hidden = all.length < 2;
+  const groups = GROUPS.map((group) => [group, all.filter((id) => (views.get(id).group ?? "Diagnose") === group)]);
+  fill(
+    document.getElementById("views"),
+    groups
+      .filter(([, ids]) => ids.length)
+      .map(([group, ids]) => make("div", { class: "group", role: "group", "aria-label": group }, make("span", { "aria-hidden": "true" }, group), make("ul", {}, ids.map((id) => make("li", {}, link(id)))))),
+  ).hidden = all.length < 2;
 }
 
 function render() {
   const all = listedViews();
   const id = all.includes(state.view) ? state.view : all[0];
   const keep = document.activeElement?.getAttribute?.("data-name");
-  navigation();
+  navigation(id);
   const host = document.getElementById("view");
-  const title = id === "findings" || all.length < 2 ? null : make("h2", {}, views.get(id).title);
+  const { title: name, question } = views.get(id);
+  const title = id === "start" || all.length < 2 ? null : [make("h2", {}, name), question ? make("p", { class: "question" }, question) : null];
   const body = make("div", { class: `view view-${id.replace(/[^\w-]/g, "-")}` });
   fill(host, title, body);
   views.get(id).show(body);
@@ -145,9 +153,9 @@ window.addEventListener("hashchange", () => {
 });
 
 for (const chart of DATA.charts) {
-  views.set(chart.id, { title: chart.title, show: (host) => chartView(host, chart) });
+  views.set(chart.id, { title: chart.title, group: "Diagnose", question: chart.question, show: (host) => chartView(host, chart) });
 }
 state = readState();
 render();
-window.shiftbed = Object.freeze({ fitLine, clopperPearson, normalCdf, normalQuantile, studentQuantile, SCALES });
+window.shiftbed = Object.freeze({ fitLine, clopperPearson, normalCdf, normalQuantile, studentQuantile, SCALES, PLACING, placeOn });
 document.documentElement.dataset.interactive = String(Math.round(performance.now()));

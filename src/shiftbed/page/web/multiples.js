@@ -61,4 +61,4 @@ function miniature(host, shift, rows, fit) {
   });
 }
 
-views.set("multiples", { title: "All shifts", show: multiplesView, possible: () => DATA.shifts.some((s) => s.source.length === 1) });
+views.set("multiples", { title: "All shifts", group: "Explore", question: "On which shifts does one accuracy predict the other?", show: multiplesView, possible: () => DATA.shifts.some((s) => s.source.length === 1) });

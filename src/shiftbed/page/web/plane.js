@@ -217,7 +217,7 @@ class Space extends Canvas {
   }
 
   net(c, axes, plane) {
-    c.strokeStyle = LINE;
+    c.strokeStyle = lineColour();
     c.lineWidth = 0.8;
     c.globalAlpha = 0.55;
     const at = [...Array(11).keys()].map((i) => i / 10 - 0.5);
@@ -298,4 +298,4 @@ class Space extends Canvas {
   }
 }
 
-views.set("plane", { title: "Plane", show: planeView, possible: () => DATA.settings.length >= 3 });
+views.set("plane", { title: "Plane", group: "Explore", question: "Do two ordinary accuracies predict more than one?", show: planeView, possible: () => DATA.settings.length >= 3 });

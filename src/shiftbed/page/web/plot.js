@@ -370,6 +370,56 @@ function fitText(c, text, width) {
   return `${text.slice(0, keep / 2)}…${text.slice(-keep / 2)}`;
 }
 
+/** Text with a rim in the colour of the page, so that it can be read over lines and points. */
+function halo(c, text, x, y, align = "left", colour = ink("ink")) {
+  c.textAlign = align;
+  c.strokeStyle = ink("paper");
+  c.lineWidth = 3.5;
+  c.strokeText(text, x, y);
+  c.fillStyle = colour;
+  c.fillText(text, x, y);
+}
+
+const AROUND = [[1, 0], [-1, 0], [0.7, -0.7], [-0.7, -0.7], [0.7, 0.7], [-0.7, 0.7], [0, -1], [0, 1]];
+
+/** Names [text, x, y] near their points: over no other name, over as few points as can be, with a
+ * leader where that is some way off. */
+function placeLabels(c, plot, items) {
+  c.font = FONT;
+  c.textBaseline = "middle";
+  const taken = [...(plot.taken ?? [])];
+  const points_ = plot.placed ?? [];
+  for (const [name, at, up] of items) {
+    const [x, y] = [plot.px(at), plot.py(up)];
+    if (!(x >= plot.left && x <= plot.left + plot.wide && y >= plot.top && y <= plot.top + plot.high)) continue;
+    const text = fitText(c, name, Math.min(220, plot.wide * 0.6));
+    const [wide, high] = [c.measureText(text).width, 14];
+    let best = null;
+    for (const far of [10, 24, 44, 70, 100]) {
+      for (const [dx, dy] of AROUND) {
+        const left = x + far * dx - (dx > 0.1 ? 0 : dx < -0.1 ? wide : wide / 2);
+        const top = y + far * dy - high / 2;
+        if (left < plot.left + 2 || left + wide > plot.left + plot.wide - 2 || top < plot.top || top + high > plot.top + plot.high) continue;
+        if (taken.some((b) => left < b[0] + b[2] + 4 && left + wide + 4 > b[0] && top < b[1] + b[3] && top + high > b[1])) continue;
+        const under = points_.reduce((n, [a, b]) => n + (a > left - 3 && a < left + wide + 3 && b > top - 2 && b < top + high + 2), 0);
+        const cost = under + far / 12;
+        if (!best || cost < best.cost) best = { cost, left, top, far, dx };
+      }
+    }
+    if (!best) continue;
+    taken.push([best.left, best.top, wide, high]);
+    if (best.far > 12) {
+      c.strokeStyle = ink("muted");
+      c.lineWidth = 1;
+      c.beginPath();
+      c.moveTo(x, y);
+      c.lineTo(clip(x, best.left, best.left + wide), clip(y, best.top + 2, best.top + high - 2));
+      c.stroke();
+    }
+    halo(c, text, best.left, best.top + high / 2);
+  }
+}
+
 /** A line through positions of a plot, broken where one is not finite. */
 function stroke(c, plot, xs, ys, colour, { width = 1.5, dash = [] } = {}) {
   c.beginPath();

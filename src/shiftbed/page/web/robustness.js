@@ -121,5 +121,5 @@ function syntheticView(host) {
   host.append(tableView("synthetic", ["synthetic shift", "natural shift", "r", "n"], ranked.map((one) => [one.s.name, y.name, one.r, one.n])));
 }
 
-views.set("relative", { title: "ρ and τ", show: relativeView, possible: () => DATA.models.parent.some((p) => p >= 0) && DATA.shifts.some((s) => s.source.length === 1) });
-views.set("synthetic", { title: "Synthetic and natural", show: syntheticView, possible: () => DATA.shifts.some(isNatural) && DATA.shifts.some((s) => !isNatural(s)) });
+views.set("relative", { title: "ρ and τ", group: "Explore", question: "Does a robustness technique help the model that it was applied to?", show: relativeView, possible: () => DATA.models.parent.some((p) => p >= 0) && DATA.shifts.some((s) => s.source.length === 1) });
+views.set("synthetic", { title: "Synthetic and natural", group: "Explore", question: "Does robustness to corruptions tell of robustness to natural shifts?", show: syntheticView, possible: () => DATA.shifts.some(isNatural) && DATA.shifts.some((s) => !isNatural(s)) });

@@ -1,7 +1,8 @@
 // Accuracy under shift over ordinary accuracy: any two settings, any scale, the line through the
 // baseline models that are shown, fitted here and now (taori2020, Figure 2).
 
-const LINE = "#D55E00";
+/** The line's colour, the same in every chart. */
+const lineColour = () => ink("line");
 const barsOf = new Map(); // "setting level" → [low, high] of every model
 
 function intervals(setting, level) {
@@ -31,8 +32,8 @@ const scaleOf = (setting) => (isMetric(setting) ? "linear" : state.scale);
 const axisTitle = (setting) => `${titleOf(setting)}, ${isMetric(setting) ? DATA.metrics[DATA.settings[setting]] : `top-1 % (${state.scale} scale)`}`;
 
 /** Positions for an axis around values, with room at both ends and at 0 and 1. */
-function axisFor(values, setting, title = titleOf(setting)) {
-  const scale = scaleOf(setting);
+function axisFor(values, setting, title = titleOf(setting), wanted = state.scale) {
+  const scale = isMetric(setting) ? "linear" : wanted;
   const { forward } = SCALES[scale];
   const z = values.filter(known).map(forward).filter(Number.isFinite);
   let low = Math.min(...z);
@@ -52,8 +53,8 @@ function axisFor(values, setting, title = titleOf(setting)) {
 }
 
 /** Where a value is drawn: on the edge if the scale has no place for it. */
-function positions(values, setting, axis) {
-  const { forward } = SCALES[scaleOf(setting)];
+function positions(values, setting, axis, wanted = state.scale) {
+  const { forward } = SCALES[isMetric(setting) ? "linear" : wanted];
   return values.map((v) => (known(v) ? Math.min(axis.high, Math.max(axis.low, forward(v))) : NaN));
 }
 
@@ -75,7 +76,7 @@ function scatterView(host) {
     const yAxis = axisFor(ys, y, axisTitle(y));
     const pins = pinned();
     const searching = state.search.trim() !== "";
-    const hit = rows.map((i) => matches(MODELS[i]));
+    const hit = rows.map((i) => matches(i));
     const special = rows.map((i, k) => pins.has(MODELS[i]) || hit[k] || DATA.models.own[i]);
     const at = positions(xs, x, xAxis);
     const up = positions(ys, y, yAxis);
@@ -134,20 +135,20 @@ function reading(rows, fit) {
   );
 }
 
-function drawLines(c, plot, fit, x) {
+function drawLines(c, plot, fit, x, { scale = state.scale, band = state.band === "yes" } = {}) {
   for (const line of fit.lines) {
-    const { forward } = SCALES[scaleOf(x)];
+    const { forward } = SCALES[isMetric(x) ? "linear" : scale];
     const low = Math.max(plot.x.low, Number.isFinite(line.low) ? forward(line.low) : -Infinity);
     const high = Math.min(plot.x.high, Number.isFinite(line.high) ? forward(line.high) : Infinity);
     const xs = Array.from({ length: 81 }, (_, i) => low + ((high - low) * i) / 80);
     const ys = xs.map((z) => line.predictZ([z]));
-    if (state.band === "yes") {
+    if (band) {
       const half = xs.map((z) => line.half([z], 0.95));
-      shade(c, plot, xs, ys.map((v, i) => v - half[i]), ys.map((v, i) => v + half[i]), LINE);
+      shade(c, plot, xs, ys.map((v, i) => v - half[i]), ys.map((v, i) => v + half[i]), lineColour());
     }
     const inside = xs.map((z) => z >= line.support[0][0] && z <= line.support[0][1]);
-    stroke(c, plot, xs, ys, LINE, { dash: [2, 4], width: 1.2 });
-    stroke(c, plot, xs, ys.map((v, i) => (inside[i] ? v : NaN)), LINE, { width: 2 });
+    stroke(c, plot, xs, ys, lineColour(), { dash: [2, 4], width: 1.2 });
+    stroke(c, plot, xs, ys.map((v, i) => (inside[i] ? v : NaN)), lineColour(), { width: 2 });
   }
 }
 
@@ -173,29 +174,8 @@ function drawBars(c, plot, rows, at, up, x, y, styles, groupOf) {
 
 /** Names beside the wanted points; where there are too many, the first of them. */
 function nameThem(c, plot, names, wanted, at, up, most = 12) {
-  c.font = FONT;
-  c.textBaseline = "middle";
-  const taken = [];
-  let left = most;
-  names.forEach((name, k) => {
-    if (!wanted[k] || left <= 0) return;
-    const x = plot.px(at[k]);
-    const y = plot.py(up[k]);
-    if (!(x >= plot.left && x <= plot.left + plot.wide && y >= plot.top && y <= plot.top + plot.high)) return;
-    const text = fitText(c, name, 220);
-    const width = c.measureText(text).width;
-    const side = x + 10 + width < plot.left + plot.wide ? 1 : -1;
-    let ty = y;
-    while (taken.some(([a, b]) => Math.abs(a - x) < width && Math.abs(b - ty) < 14)) ty += 14;
-    taken.push([x, ty]);
-    c.textAlign = side > 0 ? "left" : "right";
-    c.strokeStyle = ink("paper");
-    c.lineWidth = 3;
-    c.strokeText(text, x + 10 * side, ty);
-    c.fillStyle = ink("ink");
-    c.fillText(text, x + 10 * side, ty);
-    left--;
-  });
+  const chosen = names.map((_, k) => k).filter((k) => wanted[k]).slice(0, most);
+  placeLabels(c, plot, chosen.map((k) => [names[k], at[k], up[k]]));
 }
 
 /** All that is known of a model, one line each. */
@@ -310,7 +290,7 @@ function searchControls(rows) {
   const id = `w${++widgets}`;
   const results = make("ul", { class: "found", "aria-label": "Models found" });
   const show = () => {
-    const found = rows.filter((i) => matches(MODELS[i])).slice(0, 12);
+    const found = rows.filter((i) => matches(i)).slice(0, 12);
     const pins = pinned();
     const names = [...new Set([...found.map((i) => MODELS[i]), ...pins])];
     fill(
@@ -336,4 +316,4 @@ function searchControls(rows) {
   return make("div", { class: "search" }, make("label", { for: id }, "Search and pin"), input, results);
 }
 
-views.set("scatter", { title: "Scatter", show: scatterView });
+views.set("scatter", { title: "Scatter", group: "Explore", question: "How do models compare on any two test sets?", show: scatterView });

@@ -39,11 +39,18 @@ function normalQuantile(p) {
 }
 
 const SCALES = {
-  linear: { forward: (p) => p, inverse: (z) => z },
-  probit: { forward: normalQuantile, inverse: normalCdf },
+  linear: { forward: (p) => p, inverse: (z) => z, derivative: () => 1, slope: () => 1 },
+  probit: {
+    forward: normalQuantile,
+    inverse: normalCdf,
+    derivative: (p) => Math.sqrt(2 * Math.PI) * Math.exp(0.5 * normalQuantile(p) ** 2),
+    slope: (z) => Math.exp(-0.5 * z * z) / Math.sqrt(2 * Math.PI),
+  },
   logit: {
     forward: (p) => Math.log(p / (1 - p)),
     inverse: (z) => (z < 0 ? Math.exp(z) / (1 + Math.exp(z)) : 1 / (1 + Math.exp(-z))),
+    derivative: (p) => 1 / (p * (1 - p)),
+    slope: (z) => 1 / (2 + Math.exp(z) + Math.exp(-z)),
   },
 };
 

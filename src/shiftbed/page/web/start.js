@@ -1,0 +1,244 @@
+// The first screen: place your model, one scatter that explains the line and ρ, three sentences, and a
+// card per shift.
+
+const judged = () => DATA.shifts.filter((s) => s.robustness && s.source.length === 1);
+const outOf = (shift) => MODELS.map((_, i) => i).filter((i) => shift.robustness.verdict[i] === "out of line");
+const judgedCount = (shift) => shift.robustness.effective.filter(known).length;
+/** Models out of line with nothing else against them, the largest ρ first. */
+const fairlyOut = (shift) =>
+  shift.reason
+    ? []
+    : outOf(shift)
+        .filter((i) => !shift.robustness.artefact[i])
+        .sort((a, b) => Math.abs(shift.robustness.effective[b]) - Math.abs(shift.robustness.effective[a]));
+const shiftTitle = (shift) => titleOf(shift.target);
+
+/** The shift of the first scatter: chosen, placed on, or the first that shows most. */
+function leadShift(placed) {
+  const all = judged();
+  return all.find((s) => s.name === state.shift) ?? all.find((s) => s.name === placed[0]?.line.shift) ?? mostTelling(all);
+}
+
+/** The shift on which models are furthest out of line, of those with three or more. */
+function mostTelling(all) {
+  const far = (s) => Math.abs(s.robustness.effective[fairlyOut(s)[0]]);
+  const telling = all.filter((s) => fairlyOut(s).length >= 3);
+  return telling.reduce((best, s) => (best && far(best) >= far(s) ? best : s), null) ?? all[0];
+}
+
+function startView(host) {
+  const answer = make("div");
+  const picture = make("section", { class: "see", "aria-label": "The line" });
+  const show = () => {
+    const { host: result, all } = placeResult(readPlaced(state.place));
+    fill(answer, state.place ? result : null);
+    overview(picture, leadShift(all), all);
+  };
+  const ask = LINES.length
+    ? make(
+        "section",
+        { class: "ask" },
+        make("h2", {}, "Is your model robust?"),
+        make("p", {}, "Type its accuracy on ordinary images (", term("id", "ID"), ") and on shifted ones (", term("ood", "OOD"), "): 0.7613, 76.13 % or 38065/50000."),
+        placeForm((text) => {
+          update({ place: text }, { quiet: true });
+          show();
+        }),
+        answer,
+      )
+    : null;
+  const own = DATA.findings.filter((f) => f.level === "opening");
+  fill(host, own.map((f) => make("p", { class: "finding" }, f.text)), make("div", { class: "first" }, ask, picture), cards());
+  show();
+}
+
+/** The furthest of three different families, or kinds, so that not three of one are named. */
+function threeOf(rows) {
+  const by = column("family") ?? column("kind") ?? [];
+  const first = rows.filter((i, k) => rows.findIndex((j) => by[j] === by[i]) === k);
+  return [...first, ...rows.filter((i) => !first.includes(i))].slice(0, 3);
+}
+
+/** The annotated scatter and what it shows, in three sentences. */
+function overview(host, shift, placed) {
+  fill(host);
+  if (!shift) return;
+  const [x, y] = [shift.source[0], shift.target];
+  const mine = placed.filter((one) => one.line.target === y && one.line.source === x);
+  const rows = MODELS.map((_, i) => i).filter((i) => known(shift.robustness.effective[i]));
+  const fit = fitShift([x], y, "logit", rows.filter((i) => isFitted(i, shift)), shift.knee ?? null);
+  const named = threeOf(fairlyOut(shift));
+  const groupOf = (i) => asText(column("kind")?.[i]);
+  const groups = [...new Set(rows.map(groupOf))].sort();
+  const styles = looks(groups);
+  const out = outOf(shift).length;
+  host.append(make("h2", {}, `${shiftTitle(shift)}: `, out ? [`${out} of ${judgedCount(shift)} models are `, term("out", "out of line")] : ["no model is ", term("out", "out of line")]));
+  const xs = [...rows.map((i) => accuracy(x, i)), ...mine.map((o) => o.x)];
+  const ys = [...rows.map((i) => accuracy(y, i)), ...mine.map((o) => o.y)];
+  const label = `${shiftTitle(shift)} accuracy over ${titleOf(x)} accuracy: ${rows.length} models and the line through the baseline models`;
+  const plot = new Plot(host, label, 380, () => {
+    const xAxis = axisFor(xs, x, `Accuracy on ${titleOf(x)}`, "logit");
+    const yAxis = axisFor(ys, y, `Accuracy on ${titleOf(y)}`, "logit");
+    const at = positions(xs, x, xAxis, "logit");
+    const up = positions(ys, y, yAxis, "logit");
+    const star = mine.map((_, k) => rows.length + k);
+    const gap = star.length ? star[0] : rows.indexOf(named[0]);
+    return {
+      x: xAxis,
+      y: yAxis,
+      points: {
+        x: at,
+        y: up,
+        look: [...rows.map((i) => styles.get(groupOf(i))), ...mine.map(() => OWN)],
+        open: [...rows.map((i) => !fit.models?.has(i)), ...mine.map(() => false)],
+        size: [...rows.map(() => (rows.length > 3000 ? 2 : 3)), ...mine.map(() => 8)],
+      },
+      under: (c, p) => {
+        stroke(c, p, [p.x.low, p.x.high], [p.x.low, p.x.high], ink("muted"), { dash: [6, 4], width: 1 });
+        if (!fit.reason) drawLines(c, p, fit, x, { scale: "logit", band: false });
+      },
+      over: (c, p) => {
+        p.taken = [];
+        if (!fit.reason && gap >= 0) drawGap(c, p, at[gap], up[gap], fit, x, y, gap < rows.length ? shift.robustness.effective[rows[gap]] : mine[0].rho);
+      },
+      labels: (c, p) => {
+        const wanted = [...named.map((i) => rows.indexOf(i)), ...star];
+        placeLabels(c, p, wanted.map((k) => [k < rows.length ? nameOf(rows[k]) : mine[k - rows.length].model.name, at[k], up[k]]));
+        if (!fit.reason) nameLine(c, p, fit, fit.n);
+      },
+      hover: (k) => (k < rows.length ? describe(rows[k], x, y, shift, fit) : [mine[k - rows.length].model.name, plainSentence(mine[k - rows.length])]),
+      pick: (k) => k < rows.length && update({ view: "scatter", shift: shift.name, pins: JSON.stringify([MODELS[rows[k]]]) }),
+    };
+  });
+  plot.canvas.id = "overview";
+  host.append(legend(groups, styles, KIND_NAMES), sentences(shift, fit, rows, named, out));
+}
+
+/** What is seen, said so that one need not know the field. */
+function sentences(shift, fit, rows, named, out) {
+  const [x, y] = [shift.source[0], shift.target];
+  const best = named.find((i) => shift.robustness.effective[i] > 0) ?? named[0];
+  const trusted = shift.reason ? [" This line is not ", term("trust", "trusted"), `: ${shift.reason}.`] : null;
+  return make(
+    "ol",
+    { class: "sentences" },
+    make("li", {}, "Every dot is a model. ", term("line", "The line"), ` is what ${fit.n ?? 0} `, term("baseline", "baseline models"), ` do: their accuracy on ${titleOf(x)} predicts that on ${titleOf(y)} (R² ${r2Text(shift.line.r2)}).`, trusted),
+    make("li", {}, "A model’s height above the line is its ", term("rho", "effective robustness ρ"), ": the robustness that its accuracy alone does not explain. On the line means accurate, and no more robust than that."),
+    make("li", {}, best === undefined ? (out ? `${out} models are out of line, but not fairly: see their caveats.` : "No model lies further from the line than ordinary models do.") : [`${out} models are further from it than ordinary models fall; the furthest is ${nameOf(best)}, ${points(shift.robustness.effective[best], 1)} points. `, make("a", { href: address({ ...DEFAULTS, view: "leaderboard", shift: shift.name }) }, "All of them")]),
+  );
+}
+
+/** The distance that ρ is: from the line to the model. */
+function drawGap(c, plot, at, up, fit, x, y, rho) {
+  const line = lineFor(fit, SCALES.logit.inverse(at));
+  const foot = plot.py(line.predictZ([at]));
+  const [px, head] = [plot.px(at), plot.py(up)];
+  c.strokeStyle = ink("ink");
+  c.lineWidth = 1.5;
+  c.beginPath();
+  c.moveTo(px, foot);
+  c.lineTo(px, head);
+  for (const end of [foot, head]) {
+    c.moveTo(px - 4, end);
+    c.lineTo(px + 4, end);
+  }
+  c.stroke();
+  const text = `ρ = ${points(rho, 1)} points`;
+  c.font = `bold ${FONT}`;
+  c.textBaseline = "middle";
+  const tight = Math.abs(foot - head) < 40;
+  const side = px > plot.left + plot.wide * 0.75 ? -1 : 1;
+  const [tx, ty] = tight ? [px + 28 * side, Math.max(foot, head) + 44] : [px + 8 * side, (foot + head) / 2];
+  if (tight) {
+    c.lineWidth = 1;
+    c.beginPath();
+    c.moveTo(px + 2 * side, (foot + head) / 2);
+    c.lineTo(tx - 3 * side, ty - 4);
+    c.stroke();
+  }
+  halo(c, text, tx, ty, side > 0 ? "left" : "right");
+  const wide = c.measureText(text).width;
+  plot.taken.push([side > 0 ? tx : tx - wide, ty - 8, wide, 16], [px - 3, Math.min(foot, head), 6, Math.abs(foot - head)]);
+  c.font = FONT;
+}
+
+const lineFor = (fit, x) => fit.lines.findLast((l) => x >= l.low) ?? fit.lines[0];
+
+/** The line's name, along it. */
+function nameLine(c, plot, fit, n) {
+  const at = plot.x.low + 0.3 * (plot.x.high - plot.x.low);
+  const line = lineFor(fit, SCALES.logit.inverse(at));
+  const step = 0.02 * (plot.x.high - plot.x.low);
+  const [a, b] = [at, at + step].map((z) => [plot.px(z), plot.py(line.predictZ([z]))]);
+  if (a[1] < plot.top || a[1] > plot.top + plot.high) return;
+  c.save();
+  c.translate(a[0], a[1]);
+  c.rotate(Math.atan2(b[1] - a[1], b[0] - a[0]));
+  c.textBaseline = "top";
+  halo(c, `the line: what ${n} baseline models do`, 0, 12, "center", lineColour());
+  c.restore();
+}
+
+// --- cards ----------------------------------------------------------------------------------------
+
+const MOST_CARDS = 24;
+
+function cards() {
+  const all = judged();
+  if (!all.length) return null;
+  const shown = state.cards === "all" ? all : all.slice(0, MOST_CARDS);
+  const list = make("ul", { class: "cards" });
+  for (const shift of shown) {
+    const out = outOf(shift).length;
+    const thumb = make("canvas", { class: "thumb", "aria-hidden": "true", width: "320", height: "200" });
+    thumbnail(thumb, shift);
+    list.append(
+      make(
+        "li",
+        {},
+        make(
+          "a",
+          { class: "card", href: address({ ...DEFAULTS, view: "leaderboard", shift: shift.name, place: state.place }), "data-card": shift.name },
+          thumb,
+          make("strong", {}, shiftTitle(shift)),
+          make("span", { class: "small" }, `over ${titleOf(shift.source[0])}`),
+          make("span", { class: "small" }, `R² ${r2Text(shift.line.r2)} · ${judgedCount(shift)} models`),
+          make("span", { class: shift.reason ? "warning small" : "small" }, shift.reason ? `line not trusted: ${shift.reason}` : "line trusted"),
+          make("span", { class: out ? "chip chip-out" : "chip chip-on" }, out ? `${out} out of line` : "none out of line"),
+        ),
+      ),
+    );
+  }
+  const more = all.length > shown.length ? make("button", { type: "button", onclick: () => update({ cards: "all" }) }, `Show all ${all.length}`) : null;
+  return [make("h2", {}, "Which models are robust? Choose a ", term("shift", "shift")), list, more];
+}
+
+/** A scatter the size of a stamp: dots, the line, models out of line in colour. */
+function thumbnail(canvas, shift) {
+  const c = canvas.getContext("2d");
+  const { forward } = SCALES.logit;
+  const rows = MODELS.map((_, i) => i).filter((i) => known(shift.robustness.effective[i]));
+  const z = rows.map((i) => [forward(accuracy(shift.source[0], i)), forward(accuracy(shift.target, i)), shift.robustness.verdict[i] === "out of line"]).filter((r) => r.slice(0, 2).every(Number.isFinite));
+  if (!z.length) return;
+  const range = (k) => z.reduce(([a, b], r) => [Math.min(a, r[k]), Math.max(b, r[k])], [Infinity, -Infinity]);
+  const [[left, right], [low, high]] = [range(0), range(1)];
+  const px = (v) => 12 + (296 * (v - left)) / (right - left || 1);
+  const py = (v) => 188 - (176 * (v - low)) / (high - low || 1);
+  const step = Math.max(1, Math.floor(z.length / 2000));
+  c.fillStyle = ink("muted");
+  for (let i = 0; i < z.length; i += step) if (!z[i][2]) c.fillRect(px(z[i][0]) - 2.5, py(z[i][1]) - 2.5, 5, 5);
+  c.fillStyle = lineColour();
+  for (const r of z) if (r[2]) c.fillRect(px(r[0]) - 4, py(r[1]) - 4, 8, 8);
+  const knots = [left, ...(shift.knee ? [forward(shift.knee)] : []), right];
+  c.strokeStyle = ink("ink");
+  c.lineWidth = 3;
+  for (let k = 0; k + 1 < knots.length; k++) {
+    const [slope, intercept] = [shift.line.slopes[k], shift.line.intercepts[k]];
+    c.beginPath();
+    c.moveTo(px(knots[k]), py(slope * knots[k] + intercept));
+    c.lineTo(px(knots[k + 1]), py(slope * knots[k + 1] + intercept));
+    c.stroke();
+  }
+}
+
+views.set("start", { title: "Is my model robust?", group: "Answer", question: "Where does my model stand, and what is this line?", show: startView, possible: () => judged().length > 0 });
