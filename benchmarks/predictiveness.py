@@ -16,7 +16,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.common import arguments, report
 from shiftbed.analysis.pairs import PairTable
-from shiftbed.results.predictiveness import matrix, study
+from shiftbed.results.pairs.averages import matrix, study
 
 PAIRS = {"PACS": 12, "VLCS": 12, "DomainNet": 30, "OfficeHome": 12, "SVIRO": 90, "Terra": 12}
 PAIRS |= {"Camelyon17": 1, "FMoW": 1, "iWildCam": 1, "RxRx1": 1}

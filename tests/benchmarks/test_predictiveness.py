@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import predictiveness
-from shiftbed.results.predictiveness import matrix, study
+from shiftbed.results.pairs.averages import matrix, study
 
 
 def test_both_peers_and_we_agree():

@@ -76,7 +76,7 @@ def test_networks_are_chosen_by_recipe() -> None:
     assert some.models[:2] == ("m3", "m5")
     assert len(some.models) == 19
     np.testing.assert_array_equal(some.values, LINE.values[3::2])
-    assert open_pairs([LINE]) == (LINE,)
+    assert open_pairs([LINE])[0].models == LINE.models
     with pytest.raises(InputError, match="say COLUMN=PATTERN"):
         open_pairs([LINE], only=["all"])
     with pytest.raises(InputError, match="no network has model=q"):
@@ -96,7 +96,7 @@ def test_a_study_of_pairs_in_memory() -> None:
     found = patterns([LINE, LOST], classes={"two": 10}, images={"a": 5000, "b": 5000}, bootstrap=20)
     assert found.frame["pattern"].to_list() == ["increasing", "horizontal"]
     assert found.to_dict()["counts"] == found.counts.to_dicts()
-    assert [len(table.rows) for table in found.tables()] == [2, len(found.counts)]
+    assert [len(table.rows) for table in found.tables()] == [2, len(found.counts), 2]
     counts = found.chart("counts")
     assert counts.values.sum() == 2
     assert found.plot(draw="counts").get_ylabel() == "(ID, OOD) pairs"

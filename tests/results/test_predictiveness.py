@@ -5,7 +5,7 @@ from scipy.stats import spearmanr
 
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.errors import InputError
-from shiftbed.results.predictiveness import by_group, matrix, matrix_table, scores, study, transfer
+from shiftbed.results.pairs.averages import by_group, matrix, matrix_table, scores, study, transfer
 
 METRICS = ("id:error", "id:ece", "corrupted:error", "held-out:error", "ood:error", "ood:ece")
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, ndtr, ndtri, stdtrit
+from scipy.special import bdtr, ndtr, ndtri
 
+from shiftbed.analysis.dependence import task_mean
 from shiftbed.analysis.intervals import check_level
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.predictiveness import average_ranks
@@ -133,7 +134,8 @@ def _averaged(named: Sequence[tuple[str, float]]) -> tuple[list[str], list[float
     return list(by_name), [float(np.mean(values)) for values in by_name.values()]
 
 
-def _text(value: Value) -> str:
+def text_of(value: Value) -> str:
+    """A value of a recipe column as it is written on a command line; empty if there is none."""
     return "" if value is None else f"{value:g}" if isinstance(value, float) else value
 
 
@@ -141,7 +143,7 @@ def _check_values(pairs: Sequence[PairTable], column: str, wanted: Iterable[str]
     columns = dict.fromkeys(name for pair in pairs for name in pair.info)
     if column not in columns:
         raise unknown("recipe column", column, columns)
-    known = {_text(v) for pair in pairs for v in pair.info.get(column, ())}
+    known = {text_of(v) for pair in pairs for v in pair.info.get(column, ())}
     for value in wanted:
         if value not in known:
             raise unknown(f"value of {column}", value, sorted(known))
@@ -161,8 +163,8 @@ def _cells(
     found: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for i, model in enumerate(pair.models):
         if model in values:
-            key = tuple(_text(pair.info[c][i]) for c in columns)
-            side = found.setdefault(key, {}).setdefault(_text(pair.info[column][i]), [])
+            key = tuple(text_of(pair.info[c][i]) for c in columns)
+            side = found.setdefault(key, {}).setdefault(text_of(pair.info[column][i]), [])
             side.append(values[model])
     return found
 
@@ -196,8 +198,8 @@ def choose_networks(
         by_kind: dict[str, list[str]] = {}
         for pair in here:
             for model, value in zip(pair.models, pair.info.get(column, ()), strict=False):
-                if value is not None and model not in by_kind.setdefault(_text(value), []):
-                    by_kind[_text(value)].append(model)
+                if value is not None and model not in by_kind.setdefault(text_of(value), []):
+                    by_kind[text_of(value)].append(model)
         for kind, models in by_kind.items():
             known = [model for model in models if model in scores]
             best = min(known, key=lambda model: scores[model]) if known else ""
@@ -245,17 +247,21 @@ class Gap:
 
 def gap_of(
     means: Floats,
-    bootstrap: int,
-    rng: np.random.Generator,
-    level: float = 0.95,
     *,
+    units: Sequence[str] | None = None,
+    crossed: Sequence[str] | None = None,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
     unit: str = "pair",
 ) -> Gap:
-    """The gap of the mean accuracies of n units (n, 2), with its interval.
+    """The gap g = 1 − b̄/ā of the mean accuracies of n units (n, 2), with its interval.
 
-    A bootstrap over units, widened for few of them as in ``task_mean``.
+    g is the mean of g − (b_i − (1 − g)·a_i)/ā, its first-order terms in each unit's accuracies
+    (delta method), and their mean has the interval of ``task_mean``: over single units, or, where
+    pairs share ID sets (``units``) and OOD sets (``crossed``), over both kinds of sets.
 
-    >>> found = gap_of(np.array([[0.5, 0.25], [0.7, 0.35]]), 100, np.random.default_rng(0))
+    >>> found = gap_of(np.array([[0.5, 0.25], [0.7, 0.35]]), bootstrap=100)
     >>> round(found.gap, 6), found.n
     (0.5, 2)
     """
@@ -267,16 +273,23 @@ def gap_of(
     gap = (better - worse) / better
     if n == 1:
         return Gap(better=better, worse=worse, gap=gap, n=n, note=f"no interval from one {unit}")
-    drawn = (rng.multinomial(n, np.full(n, 1 / n), size=bootstrap) @ means) / n
+    terms = gap - (means[:, 1] - (1.0 - gap) * means[:, 0]) / better
+    mean = task_mean(
+        terms[:, None],
+        [""] * n,
+        units=units,
+        crossed=crossed,
+        bootstrap=bootstrap,
+        seed=seed,
+        level=level,
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
-        gaps = 1.0 - drawn[:, 1] / drawn[:, 0]
         own = 1.0 - means[:, 1] / means[:, 0]
     own = own[np.isfinite(own)]
-    student = float(stdtrit(n - 1, 0.5 + level / 2) / ndtri(0.5 + level / 2))
-    wide = gap + (gaps - gap) * np.sqrt(n / (n - 1)) * student
-    low, high = np.nanquantile(wide, [(1 - level) / 2, (1 + level) / 2]).tolist()
     deviation = float(own.std(ddof=1)) if len(own) > 1 else NAN
-    return Gap(better=better, worse=worse, gap=gap, low=low, high=high, deviation=deviation, n=n)
+    ends = {"low": float(mean.low[0]), "high": float(mean.high[0])}
+    note = "" if mean.spread[0] else f"no interval: every {unit} has the same"
+    return Gap(better=better, worse=worse, gap=gap, deviation=deviation, n=n, note=note, **ends)
 
 
 @dataclass(frozen=True, kw_only=True)

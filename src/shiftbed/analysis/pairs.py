@@ -56,8 +56,12 @@ class PairTable:
     """Type of the shift: real, artificial, or a kind of ``shiftbed.records``."""
     info: Mapping[str, Sequence[str | float | None]] = field(default_factory=dict)
     """Columns of the networks' recipes (architecture, augmentation, …), one value per model."""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """How many models are no networks of this pair, by reason."""
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The models that are no networks of this pair, by reason."""
+    checkpoint: str = "last"
+    """Which checkpoint of a run is its network: the last, or one chosen on ID data."""
+    shift_type: str = ""
+    """What the ID and the OOD set show: ``artificial → real`` (Appendix A.4)."""
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.models), len(self.metrics)):
@@ -113,8 +117,9 @@ class NetworkTable:
 def network_table(pairs: Sequence[PairTable], metrics: Sequence[str] | None = None) -> NetworkTable:
     """A row per (task, ID data set, model); OOD metrics are means over the OOD data sets.
 
-    ``metrics`` are columns such as ``ood:error``; default all on ID, corrupted ID and OOD data.
-    A mean is over the OOD data sets that have the cell.
+    ``metrics`` are columns such as ``ood:error``; default all on ID, corrupted ID and OOD data
+    but the validation error, which is the ID error again. A mean is over the OOD data sets that
+    have the cell.
 
     >>> def pair(target, error):
     ...     return PairTable(task="PACS", source="photo", target=target, models=("a", "b"),
@@ -176,6 +181,7 @@ def _columns(pairs: Sequence[PairTable], metrics: Sequence[str] | None) -> tuple
     known = list(dict.fromkeys(column for pair in pairs for column in pair.metrics))
     if metrics is None:
         places = [c for place in PLACES for c in known if c.partition(":")[0] == place]
+        places = [c for c in places if c != "id:validation_error"]
         return tuple(places)
     for column in metrics:
         if column not in known:

@@ -114,6 +114,18 @@ Only = Annotated[
     Option(help="Only networks with COLUMN=PATTERN in their recipe; several must all hold."),
 ]
 
+Checkpoint = Annotated[
+    str,
+    Option(
+        help="Which checkpoint of a run is its network: last, or the one with the lowest ID error "
+        "on validation or test data (id-validation, id-test)."
+    ),
+]
+Attacks = Annotated[
+    str | None,
+    Option(help="Error under attacks: their mean, each one apart, or both."),
+]
+
 # Running models
 ModelName = Annotated[
     str, Argument(metavar="MODEL", help="A model, such as timm:resnet18 or onnx:FILE.")

@@ -17,10 +17,17 @@ def predictiveness(
     method: str = Option("spearman", help="spearman or pearson."),
     target: str = Option("ood:error", help="What is to be predicted."),
     given: str = Option("id:error", help="What it is adjusted for."),
-    by: str | None = Option(None, help="One table per task, or per kind of shift."),
+    by: str | None = Option(
+        None,
+        help="One table per task, kind of shift, shift-type, or value of a recipe column such as "
+        "data_size.",
+    ),
     kind: opt.Kinds = None,
     task: opt.Tasks = None,
     also: opt.Also = None,
+    only: opt.Only = None,
+    checkpoint: opt.Checkpoint = "last",
+    attacks: opt.Attacks = None,
     upstream: str | None = Option(
         None,
         help="Recipe column with the backbone's timm name and tag ('model': the models' own "
@@ -52,6 +59,8 @@ def predictors(
     models: list[str] | None = Option(
         None, help="Only models with COLUMN=PATTERN or COLUMN!=PATTERN (default all)."
     ),
+    only: opt.Only = None,
+    checkpoint: opt.Checkpoint = "last",
     metric: list[str] | None = Option(
         None, help="Settings to predict from (default: ID accuracy and all probes)."
     ),
@@ -113,6 +122,8 @@ def factors(
     task: opt.Tasks = None,
     also: opt.Also = None,
     only: opt.Only = None,
+    checkpoint: opt.Checkpoint = "last",
+    attacks: opt.Attacks = None,
     bootstrap: opt.Resamples = 500,
     seed: opt.ResamplingSeed = 0,
     level: opt.Level = 0.95,
@@ -139,14 +150,13 @@ def patterns(
     kind: opt.Kinds = None,
     task: opt.Tasks = None,
     only: opt.Only = None,
+    checkpoint: opt.Checkpoint = "last",
     bootstrap: opt.Resamples = 200,
     seed: opt.ResamplingSeed = 0,
     level: opt.Level = 0.95,
     output: opt.Output = None,
     figure: opt.Figure = None,
-    draw: str | None = Option(
-        None, help="What --figure shows: scatters (the first 24, default) or counts."
-    ),
+    draw: str | None = Option(None, help="What --figure shows: scatters (default) or counts."),
     json: opt.AsJson = False,
 ) -> None:
     """Which shape has OOD over ID accuracy: line, vertical, horizontal, decreasing, none?"""
@@ -187,14 +197,18 @@ def effects(
     unit: str | None = Option(
         None,
         help="One difference per task (default where there are two), per id-set, or per network "
-        "(the latter two as if independent).",
+        "(the latter two as if independent). With difficulty, what intervals resample: two-way "
+        "(default: ID sets and OOD sets), id-set or pair.",
     ),
     select: str | None = Option(None, help="Metric that chooses networks, with architectures."),
     over: str | None = Option(
         None, help="Average architectures over pairs (Table 2, default) or tasks."
     ),
+    attacks: opt.Attacks = None,
     kind: opt.Kinds = None,
     task: opt.Tasks = None,
+    only: opt.Only = None,
+    checkpoint: opt.Checkpoint = "last",
     bootstrap: int | None = Option(None, help="Resamples for intervals (default: 1000)."),
     seed: int | None = Option(None, help="Seed of the resampling (default: 0)."),
     level: opt.Level = 0.95,

@@ -12,8 +12,8 @@ from shiftbed.analysis.factors import Factors, factor_analysis
 from shiftbed.analysis.pairs import COLUMNS, network_table, settings_table
 from shiftbed.display import Table, counted, number, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.charts import Charted
-from shiftbed.results.pairs import Source, name_of, open_pairs
+from shiftbed.results.pairs import PairStudy, Source, name_of, open_pairs
+from shiftbed.results.pairs.networks import said
 
 if TYPE_CHECKING:
     from shiftbed.figures.charts import Panels
@@ -38,6 +38,8 @@ def factors(
     task: Sequence[str] | None = None,
     also: Sequence[str] | None = None,
     only: Sequence[str] | None = None,
+    checkpoint: str = "last",
+    attacks: str | None = None,
     bootstrap: int = 500,
     seed: int = 0,
     level: float = 0.95,
@@ -47,13 +49,22 @@ def factors(
     ``metric`` keeps only these, such as ``ood:error``; ``columns`` is ``metrics`` (OOD metrics
     averaged over a network's OOD sets) or ``settings`` (each metric on each test set is a column).
     How factors are chosen, extracted, rotated and resampled is as in ``factor_analysis``; ``kind``,
-    ``task``, ``also`` and ``only`` as in ``open_pairs``.
+    ``task``, ``also``, ``only``, ``checkpoint`` and ``attacks`` as in ``open_pairs``; attacks of
+    several sizes are columns apart, as in Appendix B, unless metrics are named.
     """
     if factors is not None and choose_by is not None:
         raise InputError("--choose-by says how many factors, and --factors does already")
     if columns not in COLUMNS:
         raise unknown("kind of columns", columns, COLUMNS)
-    pairs = open_pairs(source, kind=kind, task=task, also=also, only=only)
+    pairs = open_pairs(
+        source,
+        kind=kind,
+        task=task,
+        also=also,
+        only=only,
+        checkpoint=checkpoint,
+        attacks=attacks or ("both" if metric else "apart"),
+    )
     networks = (network_table if columns == "metrics" else settings_table)(pairs, metric or None)
     found = factor_analysis(
         networks,
@@ -70,14 +81,15 @@ def factors(
     repeated = len(set(networks.models)) < len(networks.models)
     return FactorStudy(
         frame=loading_table(found),
-        notes=tuple(_remarks(found, repeated=repeated)),
+        notes=(*_remarks(found, repeated=repeated), *said(pairs)),
         source=name_of(source),
+        pairs=pairs,
         found=found,
     )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class FactorStudy(Charted):
+class FactorStudy(PairStudy):
     """Factors of a study's metrics; ``frame`` has a row per metric and factor."""
 
     source: str
@@ -105,6 +117,7 @@ class FactorStudy(Charted):
             "left_out": found.left_out,
             "dropped": dict(found.dropped),
             "resampled": {"unit": found.resampled, "units": found.units, "draws": found.draws},
+            **self.networks_json(),
             "notes": list(self.notes),
         }
 
@@ -139,6 +152,7 @@ class FactorStudy(Charted):
             rows=tuple(rows),
             notes=self.notes,
         )
+        yield self.networks_table()
 
     def chart(self) -> "Panels":
         """The scree plot with what chance gives, beside the loadings (Figures S5 and 1)."""

@@ -15,8 +15,8 @@ from shiftbed.analysis.patterns import PATTERNS, Pattern, Rules, classify
 from shiftbed.analysis.trust import Limits, Trust, trust_line
 from shiftbed.display import Row, Table, counted, number, percent, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.charts import Charted
-from shiftbed.results.pairs import Source, name_of, open_pairs
+from shiftbed.results.pairs import PairStudy, Source, name_of, open_pairs
+from shiftbed.results.pairs.networks import said
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
 
@@ -38,6 +38,7 @@ def patterns(
     kind: Sequence[str] | None = None,
     task: Sequence[str] | None = None,
     only: Sequence[str] | None = None,
+    checkpoint: str = "last",
     bootstrap: int = 200,
     seed: int = 0,
     level: float = 0.95,
@@ -46,10 +47,10 @@ def patterns(
 
     ``classes`` is the number of classes, of all tasks or by task ("" for all others): chance is
     1/classes. ``images`` are sizes of test sets where the source does not know them, ``groups`` a
-    recipe column whose values could have lines of their own; ``kind``, ``task`` and ``only`` as in
-    ``open_pairs``.
+    recipe column whose values could have lines of their own; ``kind``, ``task``, ``only`` and
+    ``checkpoint`` as in ``open_pairs``.
     """
-    pairs = open_pairs(source, kind=kind, task=task, only=only)
+    pairs = open_pairs(source, kind=kind, task=task, only=only, checkpoint=checkpoint)
     counts = {"": classes} if isinstance(classes, int) else dict(classes or {})
     tasks = sorted({pair.task for pair in pairs})
     for name, count in counts.items():
@@ -69,7 +70,10 @@ def patterns(
     )
     return PatternStudy(
         frame=found,
-        notes=tuple(sorted({f"{note.split('; ')[0]}." for note in found["note"].drop_nulls()})),
+        notes=(
+            *sorted({f"{note.split('; ')[0]}." for note in found["note"].drop_nulls()}),
+            *said(pairs),
+        ),
         source=name_of(source),
         scale=scale,
         level=level,
@@ -79,14 +83,13 @@ def patterns(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class PatternStudy(Charted):
+class PatternStudy(PairStudy):
     """The pattern of every pair, a row each in ``frame``, and how often each occurs by task."""
 
     source: str
     scale: str
     level: float
     counts: pl.DataFrame
-    pairs: tuple[PairTable, ...]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -95,6 +98,8 @@ class PatternStudy(Charted):
             "level": self.level,
             "pairs": records(self.frame),
             "counts": records(self.counts),
+            **self.networks_json(),
+            "notes": list(self.notes),
         }
 
     def tables(self) -> Iterable[Table]:
@@ -144,9 +149,10 @@ class PatternStudy(Charted):
             },
             left=2,
         )
+        yield self.networks_table()
 
     def chart(self, draw: str = "scatters") -> "Panels | Bars":
-        """The first 24 scatters, each named by its pattern, or the counts by task."""
+        """All scatters, each named by its pattern, or the counts by task."""
         from shiftbed.results.charts.factors import count_bars, pattern_panels
 
         if draw not in DRAWN:

@@ -16,7 +16,15 @@ from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.predictors import MANY, Lead, Predictor, lead, predictor, ranks
 from shiftbed.display import Row, Table, number, records
 from shiftbed.errors import InputError, unknown
+from shiftbed.records import Shift
 from shiftbed.results.charts import Charted
+from shiftbed.results.pairs.networks import (
+    chosen_errors,
+    finished,
+    left_out_said,
+    listed,
+    networks_of,
+)
 from shiftbed.scales import PROBIT
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
@@ -38,6 +46,8 @@ def predictors(
     *,
     by: str | None = None,
     models: Choice = "all",
+    only: Sequence[str] | None = None,
+    checkpoint: str = "last",
     metric: Sequence[str] | None = None,
     ood: Sequence[str] | None = None,
     groups: bool = False,
@@ -48,9 +58,11 @@ def predictors(
     """For every metric and OOD set: slope and R² of probit OOD accuracy, per group and averaged.
 
     ``by`` is a column of models: each of its values is fitted, and averaged over. ``models`` are
-    those with COLUMN=PATTERN or COLUMN!=PATTERN; ``metric`` are settings to predict from (default:
-    ID accuracy and all probes), ``ood`` shifts or OOD settings (default: all shifts). Tables show
-    every group's own fit if ``groups``. ``bootstrap`` 0 gives no interval of an average R².
+    those with COLUMN=PATTERN or COLUMN!=PATTERN, and ``only`` narrows them likewise; ``metric`` are
+    settings to predict from (default: ID accuracy and all probes), ``ood`` shifts or OOD settings
+    (default: all shifts). A run counts with one ``checkpoint``, as in ``open_pairs``, and where a
+    shift is about models of some training data it is ``ID → OOD`` over these. Tables show every
+    group's own fit if ``groups``. ``bootstrap`` 0 gives no interval of an average R².
 
     >>> found = predictors(ood=["cifar10.1"], by="architecture", models="augmentation=clean",
     ...                    bootstrap=10)
@@ -58,20 +70,23 @@ def predictors(
     ('cifar10_acc', 'average', 149)
     """
     testbed = open_testbed(source)
-    metrics, targets = metrics_and_shifts(testbed, metric or None, ood or None)
-    within = groups_by(testbed, by, models)
+    aims = find_aims(testbed, metric or None, ood or None, checkpoint)
+    rows = choose(testbed.models, models) & choose(testbed.models, list(only or ["all"]))
+    within = groups_by(testbed, by, rows)
     options: dict[str, Any] = {"level": level, "bootstrap": bootstrap, "seed": seed}
-    x = {setting: on_scale(testbed, setting) for setting in (*metrics, *targets)}
+    x = {one: on_scale(testbed, one) for aim in aims for one in aim.metrics}
+    for aim in aims:
+        x[aim.name] = np.where(aim.networks, on_scale(testbed, aim.target), np.nan)
     fits = {
-        (target, one): predictor(x[one], x[target], within, **options)
-        for target in targets
-        for one in metrics
-        if one != target
+        (aim.name, one): predictor(x[one], x[aim.name], within, **options)
+        for aim in aims
+        for one in aim.metrics
+        if one != aim.target
     }
     leads = _leads(fits, x, within, bootstrap, seed)
     return PredictorTable(
         frame=_long(fits, leads, 1 - level),
-        notes=tuple(_inconclusive(fits, leads, 1 - level)),
+        notes=(*_inconclusive(fits, leads, 1 - level), *_networks_said(aims)),
         citation=testbed.citation,
         source=testbed.name,
         by=by,
@@ -82,7 +97,13 @@ def predictors(
         groups=within,
         models=tuple(testbed.model_names),
         measured=frozenset(testbed.metrics),
-        ends={s: _accuracy_ends(testbed, s, level) for s in x if s not in testbed.metrics},
+        ends={
+            name: _accuracy_ends(testbed, setting, level)
+            for name, setting in ({one: one for one in x} | {a.name: a.target for a in aims}).items()
+            if setting not in testbed.metrics
+        },
+        aims=aims,
+        checkpoint=checkpoint,
     )
 
 
@@ -112,6 +133,8 @@ class PredictorTable(Charted):
     """Settings that are no accuracies."""
     ends: Mapping[str, tuple[Floats, Floats]]
     """Setting → (models,) Clopper–Pearson ends of an accuracy on the probit scale."""
+    aims: "tuple[Aim, ...]"
+    checkpoint: str
     files: tuple[str, ...] = ()
     """Charts that were written of it."""
 
@@ -122,7 +145,12 @@ class PredictorTable(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         found = {"source": self.source, "by": self.by, "predictors": records(self.frame)}
-        return found | {"notes": list(self.notes), "files": list(self.files)}
+        networks = [
+            {"ood": aim.name, "networks": int(aim.networks.sum()), "left_out": listed(aim.left_out)}
+            for aim in self.aims
+        ]
+        more = {"checkpoint": self.checkpoint, "networks": networks, "notes": list(self.notes)}
+        return found | more | {"files": list(self.files)}
 
     def tables(self) -> Iterable[Table]:
         def mark(row: Row) -> str:
@@ -282,27 +310,80 @@ def groups_by(
     return [(name, rows & (names == name).to_numpy()) for name in values]
 
 
-def metrics_and_shifts(
-    testbed: Testbed, metrics: Sequence[str] | None = None, ood: Sequence[str] | None = None
-) -> tuple[list[str], list[str]]:
-    """Settings to predict from, and OOD settings to predict; names of shifts will do for these.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Aim:
+    """An OOD setting to predict, what from, and over which models."""
 
-    By default ID accuracies and everything that is no accuracy, and the targets of all shifts
+    name: str
+    """The OOD setting, or ``ID → OOD`` where models of the ID data alone are looked at."""
+    target: str
+    metrics: tuple[str, ...]
+    networks: Mask
+    left_out: Mapping[str, tuple[str, ...]]
+
+
+def find_aims(
+    testbed: Testbed,
+    metrics: Sequence[str] | None = None,
+    ood: Sequence[str] | None = None,
+    checkpoint: str = "last",
+) -> tuple[Aim, ...]:
+    """What to predict from what: ``ood`` are OOD settings or names of shifts.
+
+    By default from ID accuracies and everything that is no accuracy, the targets of all shifts
     that have one ID setting.
     """
     shifts = [s for s in testbed.shifts if len(s.source) == 1 and s.target not in testbed.metrics]
     named = {s.name: s.target for s in shifts}
-    targets = [named.get(name, name) for name in ood] if ood else [s.target for s in shifts]
+    targets = dict.fromkeys(named.get(t, t) for t in ood) if ood else [s.target for s in shifts]
     if not targets:
         raise InputError(f"{testbed.name} has no shift; name OOD settings with --ood")
-    sources = dict.fromkeys(s.source[0] for s in shifts if s.target in targets)
-    default = [*sources, *(s for s in testbed.settings if s in testbed.metrics)]
-    chosen = list(metrics) if metrics else default
-    for setting in (*chosen, *targets):
+    for setting in (*(metrics or ()), *targets):
         testbed.setting_index(setting)
     for setting in targets:
         if setting in testbed.metrics:
             raise InputError(f"{setting!r} is no accuracy, so it cannot be predicted on probit")
-    if not chosen:
-        raise InputError(f"{testbed.name} has nothing to predict from")
-    return chosen, list(dict.fromkeys(targets))
+    probed = [s for s in testbed.settings if s in testbed.metrics]
+    sources = dict.fromkeys(
+        s.source[0] for s in shifts if s.target in targets and s.trained_on is None
+    )
+    about = [s for s in shifts if not ood or s.name in ood or s.target in ood]
+    found: dict[str, Aim] = {}
+    for target in dict.fromkeys(targets):
+        here: list[Shift | None] = [s for s in about if s.target == target]
+        for shift in here or [None]:
+            alone = shift is not None and shift.trained_on is not None
+            ids = [shift.source[0]] if alone and shift is not None else list(sources)
+            chosen = list(metrics) if metrics else [*ids, *probed]
+            if not chosen:
+                raise InputError(f"{testbed.name} has nothing to predict from")
+            name = f"{ids[0]} → {target}" if alone else target
+            networks, left_out = _networks(testbed, shift, checkpoint)
+            aim = Aim(
+                name=name,
+                target=target,
+                metrics=tuple(dict.fromkeys(chosen)),
+                networks=networks,
+                left_out=left_out,
+            )
+            found.setdefault(name, aim)
+    return tuple(found.values())
+
+
+def _networks(
+    testbed: Testbed, shift: Shift | None, checkpoint: str
+) -> tuple[Mask, Mapping[str, tuple[str, ...]]]:
+    columns = {}
+    if shift is not None:
+        columns["id:error"] = 1.0 - testbed.accuracy(shift.source[0])
+        if shift.validation in testbed.settings:
+            columns["id:validation_error"] = 1.0 - testbed.accuracy(shift.validation)
+    where = testbed.name if shift is None else shift.name
+    errors = chosen_errors(checkpoint, columns, where, testbed.models.columns)
+    ends = finished(testbed.models, errors)
+    return networks_of(testbed.models, shift, ends)
+
+
+def _networks_said(aims: Sequence[Aim]) -> Iterable[str]:
+    if any(aim.left_out for aim in aims):
+        yield from left_out_said([aim.left_out for aim in aims])

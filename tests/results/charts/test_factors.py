@@ -63,16 +63,15 @@ def test_test_sets_of_one_metric_are_named_once():
 def test_small_scatters_are_named_by_their_pattern():
     study = pairs(5)
     table = pattern_table(study, bootstrap=0, scale="linear")
-    chart = pattern_panels(study, table, title="mine", most=3)
-    assert [p.title for p in chart.panels] == ["increasing"] * 3
-    assert chart.notes == ("2 more pairs are not drawn.",)
+    chart = pattern_panels(study, table, title="mine")
+    assert [p.title for p in chart.panels] == ["increasing"] * 5
     first = chart.panels[0]
     assert isinstance(first, Dots)
     assert len(first.names) == 29  # a missing accuracy has no dot
     assert "m0" not in first.names
     assert first.x[0] == pytest.approx(100 * (1 - study[0].values[1, 0]))
     with pytest.raises(InputError, match="no pair to draw"):
-        pattern_panels(study, table, title="mine", most=0)
+        pattern_panels([], table.clear(), title="mine")
 
 
 def test_counts_add_up():

@@ -62,20 +62,21 @@ def factor_panels(found: Factors, *, title: str) -> Panels:
 
 
 def pattern_panels(
-    pairs: Sequence[PairTable], table: pl.DataFrame, *, title: str, most: int = 24, columns: int = 4
+    pairs: Sequence[PairTable], table: pl.DataFrame, *, title: str, columns: int = 4
 ) -> Panels:
     """Small scatters of OOD over ID accuracy, each named by its pattern (Figures 2 and S9).
 
-    The first ``most`` pairs; the notes say how many are not drawn.
+    Pairs of an ID set are next to each other, and more of them in a row the more there are.
     """
     panels = []
-    for pair, row in list(zip(pairs, table.iter_rows(named=True), strict=True))[:most]:
+    several = len({pair.task for pair in pairs}) > 1
+    for pair, row in zip(pairs, table.iter_rows(named=True), strict=True):
         x, y = accuracy_of(pair, "id"), accuracy_of(pair, "ood")
         there = np.isfinite(x) & np.isfinite(y)
         trusted = "" if row["trusted"] or row["pattern"] != "increasing" else " (line not trusted)"
         panels.append(
             Dots(
-                title=f"{row['pattern']}{trusted}",
+                title=(f"{pair.task}: " if several else "") + f"{row['pattern']}{trusted}",
                 x_title=_cut(pair.source),
                 y_title=_cut(pair.target),
                 names=tuple(m for m, keep in zip(pair.models, there, strict=True) if keep),
@@ -86,13 +87,12 @@ def pattern_panels(
         )
     if not panels:
         raise InputError("there is no pair to draw")
-    left = len(table) - len(panels)
+    wide = max(columns, round(len(panels) ** 0.5 / 1.5))
     return Panels(
         title=title,
         panels=tuple(panels),
-        columns=min(columns, len(panels)),
+        columns=min(wide, len(panels)),
         reading="Accuracy in %, a dot per network.",
-        notes=(f"{left} more pairs are not drawn.",) if left else (),
     )
 
 

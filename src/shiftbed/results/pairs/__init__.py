@@ -5,7 +5,6 @@ error), so a positive correlation means that the two are good together.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +12,16 @@ import polars as pl
 
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.pairs.added import held_out
+from shiftbed.results.pairs.added import attacks_as, held_out, with_shift_types
 from shiftbed.results.pairs.bed import pairs_from_testbed
 from shiftbed.results.pairs.file import long_table, read_pairs
-from shiftbed.results.pairs.networks import said
+from shiftbed.results.pairs.networks import NOT_ASKED, PairStudy, keep, networks_in, said
 from shiftbed.results.pairs.store import pairs_from_store
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED, Testbed, choose, published, read_testbed
 from shiftbed.testbed.files import is_testbed
 
-__all__ = ["Source", "held_out", "long_table", "name_of", "notes_of", "open_pairs"]
+__all__ = ["PairStudy", "Source", "held_out", "long_table", "name_of", "notes_of", "open_pairs"]
 __all__ += ["pairs_from_store", "pairs_from_testbed", "read_pairs"]
 
 Source = str | Path | Testbed | PredictionStore | Sequence[PairTable]
@@ -36,20 +35,24 @@ def open_pairs(
     task: Sequence[str] | None = None,
     also: Sequence[str] | None = None,
     only: Sequence[str] | None = None,
+    checkpoint: str = "last",
+    attacks: str = "mean",
 ) -> tuple[PairTable, ...]:
     """The pair tables of a published testbed (by name), a testbed, a store or a plain file.
 
     ``kind`` and ``task`` keep only pairs of these types of shift and tasks, ``only`` the networks
     whose recipe has COLUMN=PATTERN (or !=), all that are given; ``also`` names settings of a
-    testbed whose values are further ID metrics, such as a probe. Held-out metrics are added where
-    they are not there and the task has other OOD sets.
+    testbed whose values are further ID metrics, such as a probe. A run's network is its ``last``
+    checkpoint, or the one with the lowest ID error on validation or test data (``id-validation``,
+    ``id-test``). ``attacks`` is as in ``attacks_as``. Held-out metrics are added where they are not
+    there and the task has other OOD sets.
     """
-    pairs = _opened(source, kind or None, also or ())
+    pairs = attacks_as(_opened(source, kind or None, also or (), checkpoint), attacks)
     known = list(dict.fromkeys(pair.task for pair in pairs))
     for name in task or ():
         if name not in known:
             raise unknown("task", name, known)
-    chosen = tuple(pair for pair in pairs if not task or pair.task in task)
+    chosen = with_shift_types([pair for pair in pairs if not task or pair.task in task])
     return _only(chosen, only) if only else chosen
 
 
@@ -67,7 +70,7 @@ def name_of(source: Source) -> str:
 
 
 def _opened(
-    source: Source, kinds: Sequence[str] | None, also: Sequence[str]
+    source: Source, kinds: Sequence[str] | None, also: Sequence[str], checkpoint: str
 ) -> tuple[PairTable, ...]:
     name, path = name_of(source), Path(name_of(source))
     if isinstance(source, str | Path):
@@ -78,16 +81,17 @@ def _opened(
         elif "://" in name or path.is_dir():
             source = PredictionStore.existing(name)
     if isinstance(source, Testbed):
-        return pairs_from_testbed(source, kinds=kinds, also=also)
+        return pairs_from_testbed(source, kinds=kinds, also=also, checkpoint=checkpoint)
     if also:
         raise InputError("further settings can be named for a testbed only")
     if isinstance(source, PredictionStore):
-        return pairs_from_store(source, kinds=kinds)
+        return pairs_from_store(source, kinds=kinds, checkpoint=checkpoint)
     if isinstance(source, str | Path) and not path.exists():
         if path.suffix or "/" in name:
             raise InputError(f"{name}: no such file or store")
         raise unknown("testbed", name, PUBLISHED)
-    pairs = held_out(read_pairs(path) if isinstance(source, str | Path) else source)
+    given = read_pairs(path) if isinstance(source, str | Path) else source
+    pairs = held_out(networks_in(given, checkpoint))
     known = sorted({pair.kind for pair in pairs})
     for one in kinds or ():
         if one not in known:
@@ -104,24 +108,19 @@ def _only(pairs: Sequence[PairTable], only: Sequence[str]) -> tuple[PairTable, .
     mask = choose(pl.concat(frames, how="diagonal_relaxed"), list(only))
     found, at = [], 0
     for pair in pairs:
-        rows = np.flatnonzero(mask[at : at + len(pair.models)])
+        here = mask[at : at + len(pair.models)]
         at += len(pair.models)
-        found.append(
-            replace(
-                pair,
-                models=tuple(pair.models[i] for i in rows),
-                values=pair.values[rows],
-                info={name: [of[int(i)] for i in rows] for name, of in pair.info.items()},
-            )
-        )
-    if not mask.any():
+        if here.any():
+            left = tuple(m for m, stays in zip(pair.models, here, strict=True) if not stays)
+            found.append(keep(pair, here, {NOT_ASKED: left}))
+    if not found:
         raise InputError(f"no network has {' and '.join(only)}")
     return tuple(found)
 
 
 def notes_of(pairs: Sequence[PairTable], *, held_out: bool = True) -> list[str]:
     """What is missing from a study, in sentences: cells, and held-out OOD where there is none."""
-    notes = said([pair.left_out for pair in pairs])
+    notes = []
     cells = sum(pair.values.size for pair in pairs)
     missing = sum(int(np.isnan(pair.values).sum()) for pair in pairs)
     if missing:
@@ -135,4 +134,4 @@ def notes_of(pairs: Sequence[PairTable], *, held_out: bool = True) -> list[str]:
             f"No held-out OOD for {len(without)} of {len(pairs)} pairs ({', '.join(tasks[:6])}"
             f"{', …' if len(tasks) > 6 else ''}): no other OOD set with that ID set."
         )
-    return notes
+    return [*notes, *said(pairs)]

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.analysis.pairs import PairTable, metric_name
+from shiftbed.catalogue import tasks
 from shiftbed.errors import InputError, unknown
+from shiftbed.records import KINDS
 from shiftbed.testbed import published
 
 Floats = NDArray[np.float64]
@@ -64,6 +66,65 @@ def _with_columns(pair: PairTable, added: Mapping[str, Floats]) -> PairTable:
         return pair
     values = np.column_stack([pair.values, *added.values()])
     return replace(pair, metrics=(*pair.metrics, *added), values=values)
+
+
+ATTACKS = ("mean", "apart", "both")
+
+
+def attacks_as(pairs: Sequence[PairTable], how: str) -> tuple[PairTable, ...]:
+    """The pairs with the mean error under attacks, with each attack's of its own, or with both.
+
+    ``id:adversarial`` is a mean, ``id:adversarial@apgd-l2:0.02`` one attack: wenzel2022 reports the
+    mean everywhere (Appendix G) but in its factor analysis (Appendix B).
+    """
+    if how not in ATTACKS:
+        raise unknown("attacks", how, ATTACKS)
+    return tuple(pair if how == "both" else _some_attacks(pair, how) for pair in pairs)
+
+
+def _some_attacks(pair: PairTable, how: str) -> PairTable:
+    places = {name.partition(":")[0] for name in pair.metrics if ":adversarial@" in name}
+    means = {metric_name(place, "adversarial") for place in places}
+    there = [
+        i
+        for i, name in enumerate(pair.metrics)
+        if (":adversarial@" not in name if how == "mean" else name not in means)
+    ]
+    if len(there) == len(pair.metrics):
+        return pair
+    names = tuple(pair.metrics[i] for i in there)
+    return replace(pair, metrics=names, values=pair.values[:, there])
+
+
+def with_shift_types(pairs: Sequence[PairTable]) -> tuple[PairTable, ...]:
+    """The pairs with their type of shift, ``artificial → real``, from the catalogue's domains.
+
+    wenzel2022, Table S1 and Appendix A.4. A file's own ``kind`` is its type where it is no kind of
+    shift that the package knows; a pair of other test sets has none.
+
+    >>> one = {"models": (), "metrics": (), "values": np.empty((0, 0))}
+    >>> pairs = [PairTable(task="pacs", source="pacs/sketch/held-out", target="photo", **one)]
+    >>> with_shift_types(pairs)[0].shift_type
+    'artificial → real'
+    """
+    found = []
+    for pair in pairs:
+        ends = [_domain_type(pair.task, name) for name in (pair.source, pair.target)]
+        own = "" if pair.kind in KINDS else pair.kind
+        found.append(replace(pair, shift_type=" → ".join(ends) if all(ends) else own))
+    return tuple(found)
+
+
+def _domain_type(task: str, name: str) -> str:
+    """Of ``DOMAIN`` of a task, or ``TASK/DOMAIN`` or ``TASK/DOMAIN/PART``; "" if unknown."""
+    for one in tasks():
+        for known in filter(None, (one.name, one.paper)):
+            head = name.removeprefix(f"{known}/")
+            if head != name or task == known:
+                for domain in one.domains:
+                    if head == domain.name or head.startswith(f"{domain.name}/"):
+                        return domain.type
+    return ""
 
 
 UPSTREAM = {

@@ -10,7 +10,12 @@ from shiftbed.analysis.pairs import PairTable, metric_name
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import KINDS, Shift
 from shiftbed.results.pairs.added import held_out
-from shiftbed.results.pairs.networks import networks_of
+from shiftbed.results.pairs.networks import (
+    NO_VALUE,
+    chosen_errors,
+    finished,
+    networks_of,
+)
 from shiftbed.testbed import Testbed
 
 Floats = NDArray[np.float64]
@@ -19,7 +24,11 @@ PERTURBED = ("corruption", "adversarial")
 
 
 def pairs_from_testbed(
-    testbed: Testbed, *, kinds: Sequence[str] | None = None, also: Sequence[str] = ()
+    testbed: Testbed,
+    *,
+    kinds: Sequence[str] | None = None,
+    also: Sequence[str] = (),
+    checkpoint: str = "last",
 ) -> tuple[PairTable, ...]:
     """A pair per shift with one ID setting; the metric is the error, 1 − accuracy.
 
@@ -46,10 +55,12 @@ def pairs_from_testbed(
             mean = _perturbed(testbed, group, kind)
             if mean is not None and shift.kind not in PERTURBED:
                 columns[name] = 1.0 - mean
+        if shift.validation in testbed.settings:
+            columns["id:validation_error"] = 1.0 - testbed.accuracy(shift.validation)
         for setting in also:
             columns[metric_name("id", setting)] = testbed.accuracy(setting)
         task = shift.task or testbed.name
-        pairs.append(make_pair(task, shift, testbed.models, columns, info))
+        pairs.append(make_pair(task, shift, testbed.models, columns, info, checkpoint))
     return held_out(pairs, groups)
 
 
@@ -94,11 +105,14 @@ def make_pair(
     models: pl.DataFrame,
     columns: Mapping[str, Floats],
     info: Mapping[str, Sequence[str | float | None]],
+    checkpoint: str = "last",
 ) -> PairTable:
     """A pair of its networks (``networks_of``) that have an ID and an OOD value."""
     names = models["model"].to_list()
-    networks, left_out = networks_of(models, shift)
+    errors = chosen_errors(checkpoint, columns, f"{task}: {shift.source[0]}", models.columns)
+    networks, left_out = networks_of(models, shift, finished(models, errors))
     there = networks & np.isfinite(columns["id:error"]) & np.isfinite(columns["ood:error"])
+    lacking = tuple(names[i] for i in np.flatnonzero(networks & ~there))
     rows = np.flatnonzero(there)
     kept = {name: column[rows] for name, column in columns.items()}
     kept = {name: column for name, column in kept.items() if np.isfinite(column).any()}
@@ -116,5 +130,6 @@ def make_pair(
         values=np.column_stack(list(kept.values())),
         kind=shift.kind,
         info={name: [of[int(i)] for i in rows] for name, of in info.items()},
-        left_out=left_out,
+        left_out={**left_out, **({NO_VALUE: lacking} if lacking else {})},
+        checkpoint=checkpoint,
     )

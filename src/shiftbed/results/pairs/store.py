@@ -25,15 +25,16 @@ _ERRORS = {
 
 
 def pairs_from_store(
-    store: PredictionStore, *, kinds: Sequence[str] | None = None
+    store: PredictionStore, *, kinds: Sequence[str] | None = None, checkpoint: str = "last"
 ) -> tuple[PairTable, ...]:
     """A pair per shift of the store's testbed.json, with every metric the predictions allow.
 
     Accuracies become errors (top1 → ``error``, top5 → ``top5_error``, …). Corruptions of the ID
     setting are averaged over severities, then over corruptions, into ``corrupted:…``; those on
-    disk stay apart (``corrupted:error@disk``). The mean error under attacks is ``adversarial``;
-    where only a share of a setting was attacked, it is the error on that share. The task is the
-    shift's ``task``, or the testbed's name.
+    disk stay apart (``corrupted:error@disk``). The mean error under attacks is ``adversarial``,
+    each one's where there are several ``adversarial@apgd-l2:0.02``; where only a share of a setting
+    was attacked, it is the error on that share. The error on a shift's validation data is
+    ``id:validation_error``. The task is the shift's ``task``, or the testbed's name.
     """
     about = store.about()
     given = about.get("shifts", [])
@@ -47,8 +48,9 @@ def pairs_from_store(
     chosen = chosen_shifts(f"store {store.files.root}", shifts, kinds)
     perturbed = _perturbations(store.records(), there)
     ends = {end for shift in chosen for end in (shift.source[0], shift.target)}
+    checked = {shift.validation for shift in chosen} & there
     settings = ends | {one.id for end in ends for one in perturbed.get(end, [])}
-    scored = scores(store, metrics=METRICS, settings=sorted(settings))
+    scored = scores(store, metrics=METRICS, settings=sorted(settings | checked))
     values = _by_setting(scored)
     models = tuple(dict.fromkeys(r["model"] for r in complete))
     known = {r["model"]: r.get("info", {}) for r in complete} | about.get("models", {})
@@ -59,8 +61,11 @@ def pairs_from_store(
         columns: dict[str, Floats] = {}
         for place, setting in (("id", shift.source[0]), ("ood", shift.target)):
             columns |= _measured(values, setting, perturbed.get(setting, []), place, models)
+        if "error" in values.get(shift.validation, {}):
+            measured = values[shift.validation]["error"]
+            columns["id:validation_error"] = np.array([measured.get(m, np.nan) for m in models])
         if "id:error" in columns and "ood:error" in columns:
-            pairs.append(make_pair(shift.task or name, shift, frame, columns, info))
+            pairs.append(make_pair(shift.task or name, shift, frame, columns, info, checkpoint))
     if not pairs:
         raise InputError(f"store {store.files.root}: no shift has an accuracy on both sides")
     return held_out(pairs)
@@ -122,6 +127,12 @@ def _measured(
     own = [one for one in attacks if one.clean is not None and one.clean.id == setting]
     if attacks:
         found[metric_name(place, "adversarial")] = mean([o.id for o in own or attacks], "error")
+    sizes: dict[str, list[str]] = {}
+    for one in own or attacks:
+        if one.perturbation is not None:
+            sizes.setdefault(one.perturbation.label, []).append(one.id)
+    for label, ids in sizes.items() if len(sizes) > 1 else ():
+        found[metric_name(place, f"adversarial@{label}")] = mean(ids, "error")
     for disk in ("", "@disk") if place == "id" else ():
         types: dict[str, list[str]] = {}
         for one in there:

@@ -1,0 +1,129 @@
+"""Normalised gaps of mean accuracies: how hard a task's shifts are, whole model against head.
+
+wenzel2022, Equations S1 and S2, Figures S7, S10 and S11. The tables of ``effects``.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from shiftbed.analysis.effects import gap_of, id_sets, mean_over_targets, rank_trend
+from shiftbed.analysis.pairs import PairTable
+from shiftbed.errors import InputError, unknown
+from shiftbed.results.pairs.averages import UNITS, Study, by_group, frame_of
+
+
+def difficulty(
+    pairs: Sequence[PairTable],
+    *,
+    unit: str = "two-way",
+    bootstrap: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> pl.DataFrame:
+    """How hard each task's shifts are: (acc_ID − acc_OOD)/acc_ID of its mean accuracies (Eq. S2).
+
+    Accuracies are averaged over a pair's networks, then over the task's pairs (see ``gap_of``); the
+    interval resamples what ``unit`` says, as in ``predictiveness``. ``scaled`` maps the gaps
+    linearly to 0 … 1, as in Fig. S11 (null where all tasks are alike). ``networks`` are those of
+    all pairs of the task, each counted once.
+    """
+    if unit not in UNITS:
+        raise unknown("unit of the bootstrap", unit, UNITS)
+    rows = []
+    for task in dict.fromkeys(pair.task for pair in pairs):
+        here = [pair for pair in pairs if pair.task == task]
+        means = np.array([_mean_accuracies(pair) for pair in here])
+        both = np.isfinite(means).all(axis=1)
+        some = [pair for pair, there in zip(here, both, strict=True) if there]
+        found = gap_of(
+            means[both],
+            units=None if unit == "pair" else [pair.source for pair in some],
+            crossed=[pair.target for pair in some] if unit == "two-way" else None,
+            bootstrap=bootstrap,
+            seed=seed,
+            level=level,
+        )
+        networks = len({(pair.source, model) for pair in some for model in pair.models})
+        rows.append({"task": task, **vars(found), "networks": networks})
+    frame = frame_of(rows)
+    gap = frame["gap"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    width = np.nanmax(gap) - np.nanmin(gap) if np.isfinite(gap).any() else 0.0
+    scaled = (gap - np.nanmin(gap)) / width if width > 0 else np.full(len(gap), np.nan)
+    at = frame.columns.index("gap") + 1
+    frame = frame.insert_column(at, pl.Series("scaled", scaled, nan_to_null=True))
+    return frame.rename({"better": "id_accuracy", "worse": "ood_accuracy", "n": "pairs"})
+
+
+def _mean_accuracies(pair: PairTable) -> tuple[float, float]:
+    """Of the networks with both: mean ID and OOD accuracy."""
+    if not {"id:error", "ood:error"} <= set(pair.metrics):
+        return float("nan"), float("nan")
+    x, y = 1.0 - pair.column("id:error"), 1.0 - pair.column("ood:error")
+    both = np.isfinite(x) & np.isfinite(y)
+    return (float(x[both].mean()), float(y[both].mean())) if both.any() else (np.nan, np.nan)
+
+
+def full_and_head(
+    pairs: Sequence[PairTable],
+    column: str,
+    of: Sequence[str],
+    against: Sequence[str],
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> pl.DataFrame:
+    """(acc_full − acc_head)/acc_full by task, on ID and on OOD data (Fig. S7).
+
+    ``of`` and ``against`` are one value each of a recipe column, the full model's and the head's.
+    Accuracies are averaged over the networks of an ID set (OOD: over its OOD sets too), then over
+    the task's ID sets, which the bootstrap draws.
+    """
+    if len(of) != 1 or len(against) != 1:
+        raise InputError("head compares one value (--of, the full model) with one (--against)")
+    rows = []
+    for task in dict.fromkeys(pair.task for pair in pairs):
+        sets = [here for (t, _), here in id_sets(pairs).items() if t == task]
+        for where in ("id", "ood"):
+            means = np.array(
+                [_by_value(here, f"{where}:error", column, (of[0], against[0])) for here in sets]
+            )
+            means = means[np.isfinite(means).all(axis=1)]
+            found = gap_of(means, unit="ID set", bootstrap=bootstrap, seed=seed, level=level)
+            rows.append({"task": task, "where": where, **vars(found)})
+    names = {"better": "full_accuracy", "worse": "head_accuracy", "n": "id_sets"}
+    return frame_of(rows).rename(names)
+
+
+def _by_value(
+    here: Sequence[PairTable], metric: str, column: str, wanted: Sequence[str]
+) -> list[float]:
+    """Mean accuracy of the networks with each of these values of a recipe column."""
+    if column not in here[0].info:
+        raise unknown(f"recipe column of {here[0].name}", column, here[0].info)
+    of = {m: str(v) for m, v in zip(here[0].models, here[0].info[column], strict=True)}
+    for value in wanted:
+        if value not in of.values():
+            raise unknown(f"value of {column} in {here[0].name}", value, sorted(set(of.values())))
+    errors = mean_over_targets(here, metric)
+    sides = [[1.0 - e for m, e in errors.items() if of.get(m) == value] for value in wanted]
+    return [float(np.mean(side)) if side else float("nan") for side in sides]
+
+
+def difficulty_effect(of: Study, hard: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Does predictiveness depend on how hard a task is? (Fig. S11)
+
+    First a row per task and metric: the task's difficulty and the metric's r with the target there.
+    Then a row per metric: Spearman's r of the two over tasks, with Fieller's interval
+    tanh(artanh r ± z·√(1.06/(tasks − 3))).
+    """
+    by_task = by_group(of, "task").join(hard.select("task", "gap", "scaled"), on="task")
+    points = by_task.select("task", "gap", "scaled", "metric", "r", "low", "high", "pairs", "note")
+    rows = []
+    for (metric,), part in points.group_by("metric", maintain_order=True):
+        there = part.drop_nulls(["gap", "r"])
+        found = rank_trend(there["gap"].to_numpy(), there["r"].to_numpy(), of.level)
+        rows.append({"metric": metric, **vars(found)})
+    return points, frame_of(rows).rename({"n": "tasks"})
