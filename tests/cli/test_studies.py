@@ -363,7 +363,7 @@ def test_a_plain_file_by_task(run, file):
     found = json.loads(run("predictiveness", file, *options))
     assert found["method"] == "pearson"
     assert {row["task"] for row in found["groups"]} == {"t"}
-    assert found["notes"] == []
+    assert found["notes"] == ["12 networks in each of 16 pairs."]
 
 
 def test_effects_of_an_augmentation(run, file, tmp_path):

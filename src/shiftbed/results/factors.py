@@ -159,7 +159,7 @@ class FactorStudy(PairStudy):
         from shiftbed.results.charts.factors import factor_panels
 
         title = f"{self.source}: {counted(self.found.k, 'factor')}"
-        return factor_panels(self.found, title=title)
+        return self.noted(factor_panels(self.found, title=title))
 
 
 def _spans(values: Floats, lows: Floats, highs: Floats) -> list[str]:

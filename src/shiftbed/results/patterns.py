@@ -159,8 +159,8 @@ class PatternStudy(PairStudy):
             raise unknown("figure", draw, DRAWN)
         title = f"{self.source}: patterns of OOD over ID accuracy"
         if draw == "counts":
-            return count_bars(self.counts, title=title)
-        return pattern_panels(self.pairs, self.frame, title=title)
+            return self.noted(count_bars(self.counts, title=title))
+        return self.noted(pattern_panels(self.pairs, self.frame, title=title))
 
 
 def _sizes(source: Source, pairs: Sequence[PairTable], images: Mapping[str, int]) -> dict[str, int]:

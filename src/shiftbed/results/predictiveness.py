@@ -166,20 +166,23 @@ class MetricPredictiveness(PairStudy):
                 raise InputError(
                     f"a figure by {by} is of the scores; draw the {self.show} without --by"
                 )
-            return charts.group_heatmap(self.frame, by, title=predicts)
+            return self.noted(charts.group_heatmap(self.frame, by, title=predicts))
         if self.show == "scores":
-            return charts.score_bars(
+            bars = charts.score_bars(
                 self.frame,
                 title=predicts,
                 target=of.target,
                 given=of.given,
                 method=of.found.method.capitalize(),
             )
+            return self.noted(bars)
         if self.show == "matrix":
             whole = matrix(of)
             title = f"{self.source}: averaged correlations"
-            return charts.matrix_heatmap(whole.metrics, whole.r, whole.low, whole.high, title=title)
-        return charts.transfer_bars(self.frame, title=f"{self.source}: transfer to OOD data")
+            ends = whole.low, whole.high
+            return self.noted(charts.matrix_heatmap(whole.metrics, whole.r, *ends, title=title))
+        title = f"{self.source}: transfer to OOD data"
+        return self.noted(charts.transfer_bars(self.frame, title=title))
 
 
 def interval_table(title: str, frame: pl.DataFrame, notes: Iterable[str] = ()) -> Table:

@@ -99,7 +99,9 @@ def predictors(
         measured=frozenset(testbed.metrics),
         ends={
             name: _accuracy_ends(testbed, setting, level)
-            for name, setting in ({one: one for one in x} | {a.name: a.target for a in aims}).items()
+            for name, setting in (
+                {one: one for one in x} | {a.name: a.target for a in aims}
+            ).items()
             if setting not in testbed.metrics
         },
         aims=aims,

@@ -302,7 +302,8 @@ def _groups(of: Study, by: str) -> list[tuple[str, Study]]:
             {"task": p.task, "kind": p.kind, "shift-type": p.shift_type}[by] for p in of.pairs
         ]
         if not any(labels):
-            raise InputError(f"no pair of this study has a {by.replace('-', ' ')}")
+            what = "artificial or real ends" if by == "shift-type" else f"a column {by!r}"
+            raise InputError(f"no pair of this study has a type of shift ({what})")
         parts = {one: np.array([label == one for label in labels]) for one in labels}
         return [(label, of.where(rows)) for label, rows in parts.items()]
     if by not in columns:

@@ -7,7 +7,7 @@ and a network trained on another domain says nothing about this pair's ID error.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,10 @@ from shiftbed.records import Shift
 from shiftbed.results.charts import Charted
 from shiftbed.testbed import choose
 
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Chart
+
+ChartOf = TypeVar("ChartOf", bound="Chart")
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 CHECKPOINTS = "other checkpoints of the same runs"
@@ -214,6 +218,10 @@ class PairStudy(Charted):
     """A result over the networks of (ID, OOD) pairs, which says how many there are."""
 
     pairs: tuple[PairTable, ...]
+
+    def noted(self, chart: ChartOf) -> ChartOf:
+        """A chart that says how many networks it is of."""
+        return replace(chart, notes=(*chart.notes, *said(self.pairs)))
 
     def networks_json(self) -> dict[str, Any]:
         """For ``to_dict``: how networks were chosen, and a row per pair with who was left out."""
