@@ -16,7 +16,7 @@ BESIDES = (
     "LINEAR LOGIT PROBIT Baseline InputError Perturbation PredictionStore Result Robustness "
     "Testbed check check_data clopper_pearson corrupt effective_robustness fit_baseline mce "
     "place_all "
-    "read_testbed run serve shifts testbeds transfer write_testbed"
+    "read_testbed run serve shifts testbeds trajectories transfer write_testbed"
 )
 
 

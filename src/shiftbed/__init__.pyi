@@ -49,6 +49,7 @@ from shiftbed.results.ranking import rank as rank
 from shiftbed.results.scores import score as score
 from shiftbed.results.similarity import similarity as similarity
 from shiftbed.results.testbeds import testbeds as testbeds
+from shiftbed.results.trajectories import trajectories as trajectories
 from shiftbed.results.transfer import transfer as transfer
 from shiftbed.scales import LINEAR as LINEAR
 from shiftbed.scales import LOGIT as LOGIT

@@ -88,16 +88,15 @@ def test_what_a_source_lacks_has_a_reason(source: Source) -> None:
 
 
 def test_a_trajectory_is_the_robustness_of_its_steps(source: Source) -> None:
-    made = chart(source, "trajectories")
+    made = chart(source, "trajectories", by="run")
     assert isinstance(made, Curves)
-    assert [c.name for c in made.curves] == ["a", "b", "mean of 2 runs"]
-    table = source.testbed.effective_robustness("natural").filter(
-        pl.col("model").str.starts_with("a@")
-    )
+    assert [c.name for c in made.curves] == ["a", "b", "y = x"]
+    others = source.testbed.effective_robustness("natural", models="run!=a")
+    table = others.filter(pl.col("model").str.starts_with("a@"))
     wanted = table.sort("model")["effective"].to_numpy()
     np.testing.assert_allclose(made.curves[0].y, 100 * wanted)
-    assert "mean of 2 runs: largest mean ρ" in made.notes[-1]
-    assert "step chosen on the other half of the runs" in made.notes[-1]
+    mean = chart(source, "trajectories")
+    assert [c.name for c in mean.curves] == ["all runs (2 runs)", "y = x"]
 
 
 def test_severity_lowers_accuracy(source: Source) -> None:

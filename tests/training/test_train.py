@@ -96,13 +96,15 @@ class TestTheStore:
         assert sorted(names) == ["faint", "test"]
 
     def test_lines_and_trajectories_work_on_it(self, swept):
-        from shiftbed.results.charts.robustness import trajectories
+        from shiftbed.results.trajectories import trajectories
 
         folder, _, _ = swept
         bed = bed_of(PredictionStore(folder / "store"))
         assert bed.fit("faint").n == 12
-        chart = trajectories(bed, bed.fit("faint", bootstrap=0))
-        assert [len(curve.x) for curve in chart.curves[:4]] == [3] * 4
+        found = trajectories(bed, "faint")
+        assert found.frame["steps"].to_list() == [3] * 4
+        assert found.kinds["runs"].sum() == 4
+        assert len(set(bed.models["setup"])) == len(found.kinds)
 
     def test_the_store_is_whole(self, swept):
         from shiftbed.store.check import verify

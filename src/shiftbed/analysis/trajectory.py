@@ -45,10 +45,13 @@ class Peak:
     n: int
 
 
-def average_runs(x: ArrayLike, rho: ArrayLike, run: ArrayLike, *, bins: int = 100) -> Binned:
+def average_runs(
+    x: ArrayLike, rho: ArrayLike, run: ArrayLike, *, bins: int = 100, fewest: int = 1
+) -> Binned:
     """Mean and standard deviation of ρ in bins of equal width between the ends of x.
 
-    As ``scipy.stats.binned_statistic`` bins: [a, b), the last one with its right end.
+    As ``scipy.stats.binned_statistic`` bins: [a, b), the last one with its right end. Bins that
+    fewer than ``fewest`` runs reach are left out.
 
     >>> found = average_runs([0.1, 0.1, 0.9], [0.0, 0.2, 0.1], ["a", "b", "a"], bins=2)
     >>> found.mean.round(3).tolist(), found.std.round(3).tolist(), found.runs.tolist()
@@ -74,7 +77,10 @@ def average_runs(x: ArrayLike, rho: ArrayLike, run: ArrayLike, *, bins: int = 10
     spread = np.array([y[place == b].std() for b in used])
     runs = np.array([len(np.unique(who[place == b])) for b in used])
     centre = (edges[used] + edges[used + 1]) / 2
-    return Binned(centre=centre, mean=mean, std=spread, n=n[used], runs=runs)
+    full = runs >= fewest
+    return Binned(
+        centre=centre[full], mean=mean[full], std=spread[full], n=n[used][full], runs=runs[full]
+    )
 
 
 def peak(binned: Binned) -> Peak:

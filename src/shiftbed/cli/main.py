@@ -40,7 +40,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(studies.predictiveness, studies.predictors, studies.factors, studies.patterns),
     *(studies.effects, lines.plan, pages.plot, pages.report, pages.serve, pages.card),
     *(imports.import_, catalogue.reproduce, running.eval_, running.run, running.score),
-    *(training.train, training.difficulty, training.transfer),
+    *(training.train, training.difficulty, training.trajectories, training.transfer),
     *(weights.interpolate, weights.soup, weights.linear),
     *(probes.probe, predictions.consistency, imports.captions, corrupt.corrupt, corrupt.mce),
 )

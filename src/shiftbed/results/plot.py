@@ -26,7 +26,6 @@ from shiftbed.results.charts.robustness import (
     relative,
     reliability_diagram,
     synthetic,
-    trajectories,
 )
 from shiftbed.results.charts.scatter import plane, scatter
 from shiftbed.results.charts.similarity import dominance_against_difference, dominance_map
@@ -36,6 +35,7 @@ from shiftbed.results.lines import find_shift
 from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
 from shiftbed.results.patterns import PatternStudy, patterns
 from shiftbed.results.predictiveness import predictiveness
+from shiftbed.results.trajectories import trajectories
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED, Testbed, choose, open_testbed, testbed_from_store
 
@@ -262,11 +262,12 @@ def _relative(
 def _trajectories(
     source: Source,
     shift: Shift | None,
-    by: str = "run",
-    run: Sequence[str] = (),
+    highlight: Sequence[str] = (),
+    colour: str | None = None,
     **options: Any,
 ) -> Chart:
-    return trajectories(source.testbed, _line(source, shift, options), by=by, only=run)
+    found = trajectories(source.testbed, shift, **options)
+    return found.chart(highlight=highlight, colour=colour)
 
 
 def _similarity(source: Source, shift: Shift | None) -> Chart:
@@ -325,7 +326,11 @@ CHARTS: dict[str, _Maker] = {
         ),
         in_page=False,
     ),
-    "trajectories": _Maker(title="Trajectories", make=_trajectories, takes=(*_FIT, "by", "run")),
+    "trajectories": _Maker(
+        title="Trajectories",
+        make=_trajectories,
+        takes=(*_FIT, "by", "run", "only", "colour", "highlight", "level"),
+    ),
     "severities": _Maker(
         title="Severities",
         make=lambda source, _, fit_on=None: severities(source.testbed, models=fit_on),

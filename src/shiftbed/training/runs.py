@@ -44,7 +44,7 @@ from shiftbed.training.augment import label_of
 from shiftbed.training.networks import Network, make_network
 from shiftbed.training.objective import Hook, make_objective
 from shiftbed.training.prepare import TrainingData
-from shiftbed.training.recipe import Job
+from shiftbed.training.recipe import Job, short_hash
 from shiftbed.training.sources import DataSpec
 
 Answer = Callable[[OpenSetting], tuple[NDArray[np.float32], Sequence[Unreadable]]]
@@ -175,6 +175,26 @@ def start_network(task: TrainTask, classes: int) -> Network:
     )
 
 
+def setup_of(arguments: Mapping[str, Any], runs: str) -> str:
+    """A hash of the arguments without seeds: the same for runs that differ by chance alone.
+
+    Of a run that goes on from another one, with that run's setup in its place.
+    """
+
+    def seedless(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: seedless(one) for key, one in value.items() if key != "seed"}
+        return value
+
+    found = seedless(arguments)
+    kind, _, parent = str(arguments.get("start")).partition(":")
+    before = RunFolder(runs, parent).read("job") if kind == "run" else None
+    if before is not None:
+        own = {key: value for key, value in before.items() if key not in ("id", "base")}
+        found["start"] = f"run:{setup_of(own, runs)}"
+    return short_hash(found)
+
+
 def info_of(
     task: TrainTask, step: int, last: bool, n: int, start: str | None, hooks: Sequence[Hook] = ()
 ) -> dict[str, Any]:
@@ -205,6 +225,7 @@ def info_of(
         "lr": optimiser.get("lr"),
         "length": arguments.get("epochs") or arguments.get("steps"),
         "seed": arguments["seed"],
+        "setup": setup_of(arguments, task.runs),
         "stage": job.stage,
         "grid": job.grid,
         "final": last,

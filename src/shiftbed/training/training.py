@@ -197,7 +197,8 @@ class Training:
             answer = self._answer(module)
             module = Through(self.network, module)
         model = self.network.as_model(model_name(job, run.step), module)
-        facts = {"epoch": run.step / self.steps_per_epoch, "loss": loss}
+        parameters = sum(one.numel() for one in self.network.module.parameters())
+        facts = {"epoch": run.step / self.steps_per_epoch, "loss": loss, "parameters": parameters}
         last, n = run.step == run.steps, len(self.data)
         info = info_of(self.task, run.step, last, n, self.network.start, self.hooks) | facts
         with keeping_generators():

@@ -6,7 +6,7 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.records import Shift
-from shiftbed.results.charts.robustness import trajectories
+from shiftbed.results.trajectories import trajectories
 from shiftbed.testbed import Testbed
 
 
@@ -42,12 +42,13 @@ def bed(steps: dict[str, int]) -> Testbed:
 
 
 def _drawn(testbed):
-    return trajectories(testbed, testbed.fit("s", bootstrap=0))
+    return trajectories(testbed, "s").chart()
 
 
 def test_a_run_of_one_step_is_no_trajectory():
     drawn = _drawn(bed({"long": 4, "short": 1, "other": 2}))
-    assert [curve.name for curve in drawn.curves] == ["long", "other", "mean of 2 runs"]
+    assert [curve.name for curve in drawn.curves] == ["all runs (2 runs)", "y = x"]
     np.testing.assert_allclose(drawn.curves[0].y, 10, atol=0.01)
+    assert len(drawn.curves[0].x) == 2  # "long" alone goes further
     with pytest.raises(InputError, match="no run with two or more steps"):
         _drawn(bed({"short": 1}))

@@ -1,4 +1,4 @@
-"""Charts of a testbed or store: ρ against τ, along training, on synthetic and natural shifts;
+"""Charts of a testbed or store: ρ against τ, on synthetic and natural shifts;
 the grid of accuracies, probes, and reliability diagrams."""
 
 from collections.abc import Sequence
@@ -9,8 +9,7 @@ import polars as pl
 from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.intervals import pearson
 from shiftbed.analysis.metrics import reliability
-from shiftbed.analysis.trajectory import average_runs, held_out_peak, peak
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError
 from shiftbed.figures.charts import Curve, Curves, Dots, Heatmap, Reference
 from shiftbed.records import Shift
 from shiftbed.results.correlation import NATURAL, correlate
@@ -22,9 +21,6 @@ _AXES = (
     Reference(name="", slope=0.0, intercept=0.0),
     Reference(name="", slope=np.inf, intercept=0.0),
 )
-_RUNS = 8
-"""Single runs drawn beside the mean."""
-_BINS = 100
 _DIAGRAM = 6
 """Models in one diagram, the first in name."""
 _MOST = 100
@@ -165,96 +161,6 @@ def probes(testbed: Testbed) -> Heatmap:
 
 def _named(testbed: Testbed, models: Sequence[str]) -> tuple[str, ...]:
     return tuple(testbed.model_names[testbed.model_index(name)] for name in models)
-
-
-def trajectories(
-    testbed: Testbed, baseline: Baseline, *, by: str = "run", only: Sequence[str] = ()
-) -> Curves:
-    """ρ over ID accuracy along the steps of each run, and the mean over several runs of one kind.
-
-    andreassen2021, Figures 1 and 2. Needs the columns ``run`` (or ``by``) and ``step`` of models;
-    a run of one step is no trajectory. ``only`` names the runs to draw.
-    """
-    for column in (by, "step"):
-        if column not in testbed.models.columns:
-            raise InputError(f"{testbed.name} has no column {column!r}: no trajectory to draw")
-    found = testbed.robustness([baseline])
-    steps = testbed.models.select("model", by, "step").drop_nulls()
-    table = found.join(steps, on="model").sort(by, "step")
-    table = table.filter(pl.col("effective").is_finite() & pl.col("source").is_finite())
-    table = table.filter(pl.len().over(by) > 1)
-    known = [str(name) for name in table[by].unique(maintain_order=True)]
-    for name in only:
-        if name not in known:
-            raise unknown(by, name, known)
-    if only:
-        table = table.filter(pl.col(by).cast(pl.String).is_in(list(only)))
-    if not len(table):
-        raise InputError(f"{testbed.name} has no {by} with two or more steps: nothing to draw")
-    runs = list(table.group_by([by], maintain_order=True))
-    curves = [_run(str(name), rows) for (name,), rows in runs[:_RUNS]]
-    notes = [f"{len(runs) - _RUNS} more runs are in the mean only."] if len(runs) > _RUNS else []
-    kinds = list(table.group_by(["kind"], maintain_order=True))
-    for (kind,), rows in kinds:
-        count = rows[by].n_unique()
-        if count > 1:
-            name = f"mean of {count} runs" + (f", {kind}" if len(kinds) > 1 else "")
-            curve, note = _mean(name, rows, by)
-            curves.append(curve)
-            notes.append(note)
-    return Curves(
-        title=f"ρ along training: {baseline.shift}",
-        x_title=f"{baseline.id_settings[0]} accuracy (%)",
-        y_title="effective robustness ρ (points)",
-        curves=tuple(curves),
-        lines=(Reference(name="the line", slope=0.0, intercept=0.0),),
-        reading=f"Bins of ID accuracy: {_BINS}; the band is one standard deviation.",
-        notes=tuple(notes),
-        citation=testbed.citation,
-    )
-
-
-def _mean(name: str, rows: pl.DataFrame, by: str) -> tuple[Curve, str]:
-    """Runs of one kind averaged in bins of ID accuracy, and their largest ρ in words."""
-    x, rho = rows["source"].to_numpy(), rows["effective"].to_numpy()
-    mean = average_runs(x, rho, rows[by].to_numpy(), bins=_BINS)
-    best = peak(mean)
-    curve = Curve(
-        name=name,
-        x=100 * mean.centre,
-        y=100 * mean.mean,
-        low=100 * (mean.mean - mean.std),
-        high=100 * (mean.mean + mean.std),
-        dashed=True,
-        points=False,
-    )
-    return curve, (
-        f"{name}: largest mean ρ {100 * best.value:+.2f} ± {100 * best.std_largest:.2f} points "
-        f"(largest standard deviation over bins; {100 * best.std_there:.2f} in its own bin, "
-        f"n = {best.n}) at {100 * best.at:.1f} %.{_held_out(rows, by)}"
-    )
-
-
-def _held_out(rows: pl.DataFrame, by: str) -> str:
-    """The peak at a step chosen on other runs, in words, where runs have steps in common."""
-    wide = rows.drop_nulls(["step", "effective"]).pivot(by, index="step", values="effective")
-    wide = wide.drop_nulls().sort("step")
-    if len(wide) < 2 or wide.width < 3:
-        return ""
-    found = held_out_peak(wide.drop("step").to_numpy().T, steps=wide["step"].to_numpy())
-    value, low, high = (100 * v for v in (found.peak.value, found.peak.low, found.peak.high))
-    return f" Free of its own noise: {value:+.2f} [{low:+.2f}, {high:+.2f}] ({found.rule})."
-
-
-def _run(name: str, rows: pl.DataFrame) -> Curve:
-    low, high = (rows[c].fill_null(np.nan).to_numpy() for c in ("low", "high"))
-    return Curve(
-        name=name,
-        x=100 * rows["source"].to_numpy(),
-        y=100 * rows["effective"].to_numpy(),
-        low=100 * low,
-        high=100 * high,
-    )
 
 
 def reliability_diagram(store: PredictionStore, setting: str) -> Curves:
