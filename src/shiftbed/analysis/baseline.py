@@ -336,10 +336,17 @@ def fit_baseline(
         r2=1.0 - float(residual @ residual) / sst if sst > 0 else float("nan"),
         mae=float(np.abs(table[fitted, k] - predicted).mean()),
         support=np.column_stack([table[fitted, :k].min(axis=0), table[fitted, :k].max(axis=0)]),
-        sizes=np.median(images[fitted], axis=0),
+        sizes=_usual(images[fitted]),
         families=None if related is None else len(set(related[fitted])),
         flags=() if related is None else _family_flags(lines, related),
     )
+
+
+def _usual(images: Floats) -> Floats:
+    """The median of each column."""
+    if (images == images[0]).all():
+        return images[0].copy()
+    return np.asarray(np.median(images, axis=0))
 
 
 def _named(families: Sequence[str | None]) -> NDArray[np.object_]:
@@ -383,7 +390,7 @@ def _check_design(a: Floats, settings: list[str], where: str) -> None:
     for i, setting in enumerate(settings):
         if np.ptp(a[:, i + 1]) < 1e-12:
             raise InputError(f"all {models} models have the same accuracy on {setting!r}{where}")
-    if np.linalg.matrix_rank(a - np.r_[0.0, a.mean(axis=0)[1:]]) < p:
+    if p > 2 and np.linalg.matrix_rank(a - np.r_[0.0, a.mean(axis=0)[1:]]) < p:
         raise InputError(f"ID settings {', '.join(settings)} are collinear{where}")
 
 

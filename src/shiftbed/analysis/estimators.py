@@ -52,7 +52,8 @@ def resample(
     """Coefficients refitted on resampled models (families), all at once by normal equations.
 
     A resample gives model j a count c_j; its fit solves (Σ c_j w_j a_j a_jᵀ) θ = Σ c_j w_j a_j y_j,
-    so two matrix products of the counts with the m outer products do all resamples.
+    so one matrix product of the counts with the outer products, summed by family first, does all
+    resamples.
     """
     p = a.shape[1]
     if not draws:
@@ -60,11 +61,13 @@ def resample(
     centre = a.mean(axis=0)
     centre[0] = 0.0
     shifted = a - centre
-    drawn = _counts(len(y) if families is None else families.n, draws, seed)
-    counts = (drawn if families is None else drawn[:, families.codes]) * w
-    outer = (shifted[:, :, None] * shifted[:, None, :]).reshape(len(y), p * p)
-    gram = (counts @ outer).reshape(draws, p, p)
-    moment = counts @ (shifted * y[:, None])
+    weighted = shifted * w[:, None]
+    products = weighted[:, :, None] * np.concatenate([shifted, y[:, None]], axis=1)[:, None, :]
+    sums = products.reshape(len(y), p * (p + 1))
+    if families is not None:
+        sums = families.sums(sums)
+    found = (_counts(len(sums), draws, seed) @ sums).reshape(draws, p, p + 1)
+    gram, moment = found[:, :, :p], found[:, :, p]
     if p == 2:  # a line: Cramer's rule, much faster than a thousand tiny solves
         det = gram[:, 0, 0] * gram[:, 1, 1] - gram[:, 0, 1] ** 2
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -51,6 +51,10 @@ class Families:
     def n(self) -> int:
         return len(self.names)
 
+    def sums(self, values: Floats) -> Floats:
+        """(F, c): values (m, c) summed by family."""
+        return np.asarray(_indicator(self.codes, self.n) @ values)
+
     @property
     def dof(self) -> int:
         return self.n - 1
@@ -90,8 +94,7 @@ def leave_families_out(
     weighted = design * weights[:, None]
     gram = weighted.T @ design
     outer = (weighted[:, :, None] * design[:, None, :]).reshape(m, p * p)
-    indicator = np.zeros((count, m))
-    indicator[codes, np.arange(m)] = 1.0
+    indicator = _indicator(codes, count)
     rest = gram - (indicator @ outer).reshape(count, p, p)
     try:
         inverse = np.asarray(np.linalg.inv(rest), np.float64)
@@ -135,6 +138,11 @@ def leave_families_out(
         variance_without=np.maximum((own.sum() - own) / kept, np.maximum(least, 0.0)),
         variance_dof=max(m**2 / (m + correlation**2 * pairs) - p, 1.0),
     )
+
+
+def _indicator(codes: NDArray[np.int64], count: int) -> Floats:
+    """(F, m): 1 where model j is of family g."""
+    return (codes == np.arange(count)[:, None]).astype(np.float64)
 
 
 def family_flags(families: Sequence[str] | None, used: bool) -> tuple[str, ...]:

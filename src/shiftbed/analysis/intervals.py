@@ -1,9 +1,9 @@
 """Accuracies as fractions, exact binomial intervals about them, and other small statistics."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import Chebyshev
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
@@ -111,21 +111,29 @@ def quadratic(a: Floats, matrix: Floats) -> Floats:
 def t_quantile(dof: ArrayLike, level: float) -> Floats:
     """What |t| exceeds with probability 1 − level, for many degrees of freedom at once.
 
-    Many different ones are read off the polynomial in 1/dof through 25 exact values (Chebyshev
-    nodes): the quantile is analytic in 1/dof, so that this is exact to 13 digits.
+    Many different ones are read off 4,097 exact values, by cubics in 1/dof, in which the quantile is
+    analytic: right to 10 digits.
 
     >>> t_quantile([10.0, 76.0], 0.95).round(4).tolist()
     [2.2281, 1.9917]
     """
     given = np.asarray(dof, dtype=np.float64)
-    if given.size <= 65 or not np.isfinite(given).all():
+    if given.size <= 65 or not (given >= 1.0).all():
         return np.asarray(stdtrit(given, 0.5 + level / 2))
-    u = 1.0 / given
-    ends = float(u.min()), float(u.max())
-    if ends[0] == ends[1]:
-        return np.full(given.shape, float(stdtrit(given.flat[0], 0.5 + level / 2)))
-    through = Chebyshev.interpolate(lambda v: stdtrit(1.0 / v, 0.5 + level / 2), 24, domain=ends)
-    return np.asarray(through(u))
+    exact = _t_quantiles(level)
+    u = (len(exact) - 1) / given
+    at = np.clip(u.astype(np.int64) - 1, 0, len(exact) - 4)
+    a, b, c, d = (u - at - i for i in range(4))  # Lagrange's cubic through four neighbours
+    outer = exact[at + 3] * (a * b * c) - exact[at] * (b * c * d)
+    inner = exact[at + 1] * (a * c * d) - exact[at + 2] * (a * b * d)
+    return np.asarray(outer / 6.0 + inner / 2.0)
+
+
+@lru_cache(maxsize=8)
+def _t_quantiles(level: float) -> Floats:
+    """The quantile at 1/dof from 0 to 1."""
+    u = np.linspace(0.0, 1.0, 4097)[1:]
+    return np.append(ndtri(0.5 + level / 2), stdtrit(1.0 / u, 0.5 + level / 2))
 
 
 def two_sided_p(t: ArrayLike, dof: ArrayLike) -> Floats:

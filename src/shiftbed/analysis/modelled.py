@@ -101,9 +101,8 @@ class Modelled:
         return self.spread[:, s] ** 2 if s == t else None
 
     def times(self, s: int, t: int, fitted: NDArray[np.int64], right: Floats) -> Floats:
-        out = np.zeros((len(self.spread), right.shape[1]))
         if s != t:
-            return out
+            return np.zeros((len(self.spread), right.shape[1]))
         table = _table(self.errors)
         low, part, spread = self.node[:, s], self.part[:, s], self.spread[:, s]
         scaled = spread[fitted, None] * right
@@ -113,12 +112,12 @@ class Modelled:
         carried = table @ nodes
         out = (1.0 - part[:, None]) * carried[low] + part[:, None] * carried[low + 1]
         out *= spread[:, None]
-        out[fitted] += (spread[fitted] * self._rest(s)[fitted])[:, None] * scaled
+        out[fitted] += (spread[fitted] * self._rest(s, fitted))[:, None] * scaled
         return out
 
-    def _rest(self, s: int) -> Floats:
+    def _rest(self, s: int, rows: NDArray[np.int64]) -> Floats:
         """1 − the correlation that the table gives a model with itself."""
-        table, low, part = _table(self.errors), self.node[:, s], self.part[:, s]
+        table, low, part = _table(self.errors), self.node[rows, s], self.part[rows, s]
         near, far, next_to = table[low, low], table[low + 1, low + 1], table[low, low + 1]
         return np.asarray(
             1.0 - (1 - part) ** 2 * near - part**2 * far - 2 * part * (1 - part) * next_to

@@ -118,7 +118,10 @@ def attenuation(line: Line, noise: Floats, cross: Floats) -> tuple[Floats, Float
     mean = w @ x / w.sum()
     centred = x - mean
     gram = centred.T @ (centred * w[:, None])
-    excess = float(np.max(np.real(np.linalg.eigvals(np.linalg.solve(gram, noise)))))
+    if len(mean) == 1:
+        excess = float(noise[0, 0] / gram[0, 0])
+    else:
+        excess = float(np.max(np.real(np.linalg.eigvals(np.linalg.solve(gram, noise)))))
     if excess > 0.5:
         noise = noise * (0.5 / excess)
     old, k = line.coefficients[1:], len(mean)
@@ -181,16 +184,15 @@ class JointNoise:
         mixed = np.einsum("is,sij->ij", self.own, self.mixed) @ reach.T
         return np.asarray(found - mixed - mixed.T + reach @ self.line_noise @ reach.T)
 
-    def covariance(self, a: Floats, b: Floats) -> Floats:
-        """(R,): Cov(Σ_s a_s da_s − g·dθ, Σ_s b_s da_s − g·dθ) per model, for a, b (R, k+1)."""
+    def covariances(self, *pairs: tuple[Floats, Floats]) -> list[Floats]:
+        """(R,) each: Cov(Σ_s a_s da_s − g·dθ, Σ_s b_s da_s − g·dθ) per model, a and b (R, k+1)."""
         of_line = self.var_fit + self.carries * quadratic(self.reach, self.line_noise)
-        found = sum(
-            a[:, s] * b[:, t] * self.diagonal[s, t]
-            for s in range(a.shape[1])
-            for t in range(a.shape[1])
-        )
-        with_line = ((a + b).T * (self.mixed * self.reach).sum(axis=2)).sum(axis=0) * self.carries
-        return np.asarray(found - with_line + of_line)
+        with_line = np.einsum("srp,rp,r->rs", self.mixed, self.reach, self.carries)
+        found = []
+        for a, b in pairs:
+            alone = np.einsum("rs,rt,str->r", a, b, self.diagonal)
+            found.append(alone - ((a + b) * with_line).sum(axis=1) + of_line)
+        return found
 
 
 def joint_noise(

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr
 
 from shiftbed.analysis.baseline import Line
-from shiftbed.analysis.estimators import weighted_fit
 from shiftbed.analysis.intervals import quadratic, two_sided_p
 
 Floats = NDArray[np.float64]
@@ -105,11 +104,13 @@ def hidden_outliers(line: Line, beyond: float = 4.0) -> NDArray[np.int64]:
     off = np.abs(line.residuals)
     half = len(y) // 2
     middle = float(np.partition(off, half)[half])
+    both = np.concatenate([a, y[:, None]], axis=1)
+    products = (a[:, :, None] * both[:, None, :]).reshape(len(y), -1)  # of AᵀWA and AᵀWy
     for step in range(7):
         limit = middle if step < 5 else 2.5 * correction * middle
-        weights = (off <= limit).astype(np.float64)
+        sums = ((off <= limit).astype(np.float64) @ products).reshape(a.shape[1], -1)
         try:
-            off = np.abs(y - a @ weighted_fit(a, y, weights))
+            off = np.abs(y - a @ np.linalg.solve(sums[:, :-1], sums[:, -1]))
         except np.linalg.LinAlgError:
             break
         middle = float(np.partition(off, half)[half])

@@ -336,9 +336,8 @@ def _share_of_gap(
     gap, own = placed.x[:, 0] - placed.beta, noise.own
     of_gap = np.column_stack([1.0 + own[:, 0], np.zeros(len(own))])
     t2 = quantile**2
-    a = gap**2 - t2 * noise.covariance(of_gap, of_gap)
-    b = rho * gap - t2 * noise.covariance(own, of_gap)
-    c = rho**2 - t2 * noise.covariance(own, own)
+    gaps, both, owns = noise.covariances((of_gap, of_gap), (own, of_gap), (own, own))
+    a, b, c = gap**2 - t2 * gaps, rho * gap - t2 * both, rho**2 - t2 * owns
     with np.errstate(divide="ignore", invalid="ignore"):
         half = np.sqrt(b**2 - a * c)
         ends = np.where(known & (a > 0), np.stack([b - half, b + half]) / a, np.nan)
@@ -416,10 +415,10 @@ def _extra_noise(line: Line, baseline: Baseline, placed: Placed) -> Floats:
 
 def find_fitted(line: Line, where: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows of the fitted models, in the line's order."""
-    row_of = {int(position): row for row, position in enumerate(where) if position >= 0}
-    try:
-        return np.array([row_of[int(position)] for position in line.fitted])
-    except KeyError:
-        raise InputError(
-            "a paired interval needs per-image results of every baseline model"
-        ) from None
+    row_of = np.full(max(int(where.max(initial=-1)), int(line.fitted.max())) + 1, -1)
+    there = np.flatnonzero(where >= 0)
+    row_of[where[there]] = there
+    rows = row_of[line.fitted]
+    if (rows < 0).any():
+        raise InputError("a paired interval needs per-image results of every baseline model")
+    return np.asarray(rows)

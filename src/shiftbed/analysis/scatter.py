@@ -19,6 +19,8 @@ from shiftbed.analysis.intervals import quadratic, t_quantile, two_sided_p
 
 Floats = NDArray[np.float64]
 TAILS = (2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 30.0)
+_NU = np.array(TAILS)
+_CONSTANT = gammaln((_NU + 1) / 2) - gammaln(_NU / 2)
 _ENOUGH = 8
 """Of fewer models the tails are not estimated."""
 
@@ -51,11 +53,11 @@ def fit_tails(residuals: Floats) -> Tails:
     m = len(squares)
     if m < _ENOUGH or float((squares**2).mean()) <= 3.0 * float(squares.mean()) ** 2:
         return NORMAL  # tails no heavier than normal
-    nu = np.array(TAILS)[:, None]
+    nu = _NU[:, None]
     scale = np.full((len(nu), 1), float(squares.mean()))
     for _ in range(15):  # s² = mean of (ν+1)e²/(ν + e²/s²)
-        scale = ((nu + 1) / m) * ((squares / (nu + squares / scale)).sum(axis=1, keepdims=True))
-    fit = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(np.pi * nu * scale)
+        scale = (nu + 1) / m * scale * (np.reciprocal(nu * scale + squares) @ squares)[:, None]
+    fit = _CONSTANT[:, None] - 0.5 * np.log(np.pi * nu * scale)
     likelihood = (fit - (nu + 1) / 2 * np.log1p(squares / (nu * scale))).sum(axis=1)
     normal = -0.5 * m * (np.log(2 * np.pi * squares.mean()) + 1.0)
     best = int(likelihood.argmax())

@@ -326,17 +326,17 @@ def _groups(line: Baseline, groups: Sequence[str | float | None] | None, limits:
 
 def _added(design: Floats, extra: Floats, y: Floats) -> tuple[float, float, int]:
     """Gain in R² from further columns, their F statistic, and its residual degrees of freedom."""
-    both = np.column_stack([design, extra])
-    fits = [np.linalg.lstsq(a, y, rcond=None) for a in (design, both)]
-    dof = len(y) - int(fits[1][2])
-    rest = [
-        float(((y - a @ fit[0]) ** 2).sum()) for a, fit in zip((design, both), fits, strict=True)
-    ]
-    total = float(((y - y.mean()) ** 2).sum())
+    q = np.linalg.qr(design)[0]
+    apart, left = (v - q @ (q.T @ v) for v in (extra, y))  # what the line does not explain
+    fit, _, rank, _ = np.linalg.lstsq(apart, left, rcond=None)
+    dof = len(y) - design.shape[1] - int(rank)
+    rest = left - apart @ fit
+    centred = y - y.mean()
+    total = float(centred @ centred)
     if dof < 1 or total <= 0:
         return 0.0, 0.0, min(dof, 0)
-    gained = max(rest[0] - rest[1], 0.0)
-    f = gained / extra.shape[1] / max(rest[1] / dof, 1e-30)
+    gained = max(float(left @ left - rest @ rest), 0.0)
+    f = gained / extra.shape[1] / max(float(rest @ rest) / dof, 1e-30)
     return gained / total, f, dof
 
 

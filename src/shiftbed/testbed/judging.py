@@ -33,6 +33,7 @@ LIKE = ("own", "intervention")
 """Kinds whose errors are like those of the fitted models, besides the fitted models' own kinds."""
 
 
+@lru_cache(maxsize=16)
 def arrays(
     testbed: "Testbed", baseline: Baseline
 ) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
