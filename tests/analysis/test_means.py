@@ -5,6 +5,7 @@ import pytest
 from scipy.special import expit, stdtrit
 
 from shiftbed.analysis.baseline import fit_baseline
+from shiftbed.analysis.intervals import beside
 from shiftbed.analysis.means import Errors, group_mean
 from shiftbed.analysis.modelled import Modelled
 from shiftbed.analysis.noise import joint_noise
@@ -56,7 +57,7 @@ def test_means_against_a_line_of_few_models_cover():
         y = 0.9 * x - 0.3 + rng.normal(0, 0.1, 35)
         a, b, n = expit(x), expit(y), np.full(35, 1e7)
         line = fit_baseline(a[:15], b[:15], bootstrap=0)
-        images = Modelled.of(a[:, None], b, n[:, None], n)
+        images = Modelled.of(beside(a, b), beside(n, n))
         rows = np.arange(15, 35)
         noise = joint_noise(line.lines[0], line.scale, a[:, None], b, rows, np.arange(15), images)
         rho = b[rows] - line.predict(a[rows])

@@ -6,6 +6,7 @@ from scipy.special import ndtri
 from scipy.stats import multivariate_normal, norm
 
 from shiftbed.analysis.baseline import fit_baseline
+from shiftbed.analysis.intervals import beside
 from shiftbed.analysis.modelled import CIFAR10, IMAGENET, Modelled, shared_probability
 from shiftbed.analysis.robustness import effective_robustness
 from tests.conftest import SHARED
@@ -20,7 +21,7 @@ def test_shared_probability_is_the_bivariate_normal(a, b, r):
 def test_the_table_gives_the_formula_and_a_covariance():
     rng = np.random.default_rng(0)
     p, n = rng.uniform(0.02, 0.98, 40), np.full(40, 1000.0)
-    noise = Modelled.of(p[:, None], p, n[:, None], n)
+    noise = Modelled.of(beside(p, p), beside(n, n))
     every = np.arange(40)
     matrix = noise.among(0, 0, every)
     z = ndtri(p)
@@ -67,7 +68,7 @@ def test_one_data_sets_numbers_cover_on_anothers_answers(name, errors):
             for one, k in zip(right, n, strict=True)
         )
         line = fit_baseline(a, b, sizes=np.tile(n, (m, 1)), bootstrap=0)
-        images = Modelled.of(a[:, None], b, np.full((m, 1), n[0]), np.full(m, n[1]), errors)
+        images = Modelled.of(beside(a, b), np.broadcast_to(np.array(n, float), (m, 2)), errors)
         for kind, covariance in (("modelled", images), ("independent", None)):
             placed = effective_robustness(
                 line, a, b, n_id=n[0], n_ood=n[1], position=np.arange(m), covariance=covariance

@@ -7,6 +7,7 @@ from scipy.special import expit, logit
 
 import shiftbed as sb
 from shiftbed.analysis.baseline import fit_baseline
+from shiftbed.analysis.intervals import beside
 from shiftbed.analysis.robustness import effective_robustness
 
 
@@ -179,7 +180,7 @@ def test_a_model_on_its_own_images_gets_the_lines_noise_too():
     x, y, line = fitted(m=60, noise=0.02)
     at, on = np.append(x, 0.75), np.append(y, 0.66)
     n = np.full(61, 2000.0)
-    images = Modelled.of(at[:, None], on, n[:, None], n)
+    images = Modelled.of(beside(at, on), beside(n, n))
     position = np.append(np.arange(60), -1)
     common = {"n_id": 2000, "n_ood": 2000, "position": position, "covariance": images}
     shared = effective_robustness(line, at, on, **common)

@@ -17,11 +17,13 @@ from scipy.special import stdtrit
 from shiftbed.analysis.estimators import huber_weights, resample, theil_sen
 from shiftbed.analysis.families import Families, family_flags, leave_families_out
 from shiftbed.analysis.intervals import (
+    beside,
     binomial_variance,
     check_fractions,
     check_level,
     off_boundary,
     quadratic,
+    with_ones,
 )
 from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale, scale
@@ -153,7 +155,7 @@ class Baseline:
         for i, line in enumerate(self.lines):
             rows = which == i
             with np.errstate(divide="ignore", invalid="ignore"):
-                eta = _design(self.scale.forward(points[rows])) @ line.coefficients
+                eta = with_ones(self.scale.forward(points[rows])) @ line.coefficients
             predicted[rows] = self.scale.inverse(eta)
         return predicted
 
@@ -185,7 +187,7 @@ class Baseline:
             rows = which == i
             if not rows.any():
                 continue
-            a = _design(self.scale.forward(points[rows]))
+            a = with_ones(self.scale.forward(points[rows]))
             if kind == "bootstrap":
                 if not len(line.draws):
                     raise InputError("this baseline was fitted without bootstrap draws")
@@ -266,7 +268,7 @@ def fit_baseline(
     if knee is not None and k > 1:
         raise InputError("a knee is defined for one ID setting only")
 
-    table = np.column_stack([points, target])
+    table = beside(points, target)
     images = np.zeros(table.shape) if sizes is None else np.asarray(sizes, np.float64)
     images = np.broadcast_to(images, table.shape)
     if on_boundary == "clip" and not chosen.bounded:
@@ -295,7 +297,7 @@ def fit_baseline(
     for low, high in pairwise(edges):
         rows = np.flatnonzero(usable & (points[:, 0] >= low) & (points[:, 0] < high))
         side = "" if knee is None else f" with x between {low:g} and {min(high, 1.0):g}"
-        a = _design(scaled[rows, :k])
+        a = with_ones(scaled[rows, :k])
         _check_design(a, [settings[i] for i in range(k)], where + side)
         noise = binomial_variance(table[rows, :k], images[rows, :k])
         noise = noise * chosen.derivative(table[rows, :k]) ** 2
@@ -331,11 +333,11 @@ def fit_baseline(
         id_settings=settings,
         ood_setting=ood_setting,
         lines=tuple(lines),
-        models=tuple(names[i] for i in fitted),
+        models=tuple([names[i] for i in fitted.tolist()]),
         left_out=tuple(names[i] for i in sorted(set(range(len(names))) - set(fitted.tolist()))),
         r2=1.0 - float(residual @ residual) / sst if sst > 0 else float("nan"),
         mae=float(np.abs(table[fitted, k] - predicted).mean()),
-        support=np.column_stack([table[fitted, :k].min(axis=0), table[fitted, :k].max(axis=0)]),
+        support=beside(table[fitted, :k].min(axis=0), table[fitted, :k].max(axis=0)),
         sizes=_usual(images[fitted]),
         families=None if related is None else len(set(related[fitted])),
         flags=() if related is None else _family_flags(lines, related),
@@ -345,7 +347,7 @@ def fit_baseline(
 def _usual(images: Floats) -> Floats:
     """The median of each column."""
     if (images == images[0]).all():
-        return images[0].copy()
+        return np.array(images[0], dtype=np.float64)
     return np.asarray(np.median(images, axis=0))
 
 
@@ -392,10 +394,6 @@ def _check_design(a: Floats, settings: list[str], where: str) -> None:
             raise InputError(f"all {models} models have the same accuracy on {setting!r}{where}")
     if p > 2 and np.linalg.matrix_rank(a - np.r_[0.0, a.mean(axis=0)[1:]]) < p:
         raise InputError(f"ID settings {', '.join(settings)} are collinear{where}")
-
-
-def _design(scaled: Floats) -> Floats:
-    return np.column_stack([np.ones(len(scaled)), scaled])
 
 
 def _matrix(x: ArrayLike, k: int) -> Floats:

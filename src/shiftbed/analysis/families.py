@@ -142,7 +142,7 @@ def leave_families_out(
 
 def _indicator(codes: NDArray[np.int64], count: int) -> Floats:
     """(F, m): 1 where model j is of family g."""
-    return (codes == np.arange(count)[:, None]).astype(np.float64)
+    return np.asarray(codes == np.arange(count)[:, None], dtype=np.float64)
 
 
 def family_flags(families: Sequence[str] | None, used: bool) -> tuple[str, ...]:

@@ -99,6 +99,22 @@ def binomial_variance(accuracy: ArrayLike, n: ArrayLike) -> Floats:
         return np.where(size > 0, p * (1.0 - p) / size, 0.0)
 
 
+def beside(*parts: NDArray[Any]) -> NDArray[Any]:
+    """Columns (n,) and matrices (n, c) side by side, (n, Σ c).
+
+    >>> beside(np.zeros(1), np.ones((1, 2))).tolist()
+    [[0.0, 1.0, 1.0]]
+    """
+    return np.concatenate([p if p.ndim == 2 else p[:, None] for p in parts], axis=1)
+
+
+def with_ones(x: Floats) -> Floats:
+    """A design: (1, x) for the rows x of (n, k); shape (n, k+1)."""
+    a = np.empty((len(x), x.shape[1] + 1))
+    a[:, 0], a[:, 1:] = 1.0, x
+    return a
+
+
 def quadratic(a: Floats, matrix: Floats) -> Floats:
     """aᵢᵀ M aᵢ for the rows of a (n, p) and M (p, p); shape (n,).
 

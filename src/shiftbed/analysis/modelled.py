@@ -10,6 +10,7 @@ ID data. Models trained otherwise (zero-shot, on other data) err on other images
 independent noise instead.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -84,11 +85,8 @@ class Modelled:
     errors: ErrorCorrelation = IMAGENET
 
     @classmethod
-    def of(
-        cls, x: Floats, y: Floats, n_id: Floats, n_ood: Floats, errors: ErrorCorrelation = IMAGENET
-    ) -> "Modelled":
-        """From accuracies x (M, k) and y (M,) on n_id (M, k) and n_ood (M,) images."""
-        p, n = np.column_stack([x, y]), np.column_stack([n_id, n_ood])
+    def of(cls, p: Floats, n: Floats, errors: ErrorCorrelation = IMAGENET) -> "Modelled":
+        """From accuracies p (M, S) on n (M, S) images, one column a setting."""
         inside = off_boundary(p, n)
         inner = np.clip(np.where(np.isfinite(inside), inside, 0.5), 1e-9, 1.0 - 1e-9)
         at = (np.clip(ndtri(inner), -WIDEST, WIDEST) + WIDEST) / (2 * WIDEST) * (NODES - 1)
@@ -96,6 +94,12 @@ class Modelled:
         variance = binomial_variance(p, n)
         spread = np.sqrt(np.where(np.isfinite(variance), variance, 0.0))
         return cls(spread=spread, node=node, part=at - node, errors=errors)
+
+    def settings(self, columns: Sequence[int]) -> "Modelled":
+        """Of these settings only, in that order."""
+        at = list(columns)
+        spread, node, part = self.spread[:, at], self.node[:, at], self.part[:, at]
+        return Modelled(spread=spread, node=node, part=part, errors=self.errors)
 
     def own(self, s: int, t: int) -> Floats | None:
         return self.spread[:, s] ** 2 if s == t else None

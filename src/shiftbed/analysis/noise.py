@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.analysis.baseline import Line
-from shiftbed.analysis.intervals import quadratic
+from shiftbed.analysis.intervals import beside, quadratic, with_ones
 from shiftbed.scales import Scale
 
 Floats = NDArray[np.float64]
@@ -221,26 +221,23 @@ def joint_noise(
     """
     k = x.shape[1]
     w, v, p = line.coefficients[1:], line.row_weights, len(line.coefficients)
-    slopes = scale.derivative(np.column_stack([x, y]))  # (M, k+1)
-    a = np.column_stack([np.ones(len(rows)), scale.forward(x[rows])])
+    slopes = scale.derivative(beside(x, y))  # (M, k+1)
+    a = with_ones(scale.forward(x[rows]))
     slope_beta = scale.inverse_derivative(a @ line.coefficients)
     reach = slope_beta[:, None] * a
-    own = np.column_stack([-slope_beta[:, None] * w * slopes[rows, :k], np.ones(len(rows))])
+    own = beside(-slope_beta[:, None] * w * slopes[rows, :k], np.ones(len(rows)))
     with_fit = np.ones(len(rows)) if shares is None else shares.astype(np.float64)
     with_line = np.ones(len(rows)) if carries is None else carries.astype(np.float64)
 
     # dθ by the accuracies of the fitted models: G (E_s)ᵀ, from v·a and v·r in scaled space.
-    base = np.column_stack([line.design * v[:, None], v * line.residuals])
-    right = [slopes[fitted, s, None] * base for s in range(k + 1)]
-    mix = []
-    for s in range(k + 1):
-        to = np.zeros((p + 1, p))
-        to[:p] = np.eye(p) if s == k else -w[s] * np.eye(p)
-        if s < k:
-            to[p, 1 + s] = 1.0
-        mix.append(to @ line.gram_inverse)
+    base = beside(line.design * v[:, None], v * line.residuals)
+    steep = slopes[fitted]
+    right = [steep[:, s, None] * base for s in range(k + 1)]
+    inverse = line.gram_inverse
+    mix = [beside(-w[s] * inverse.T, inverse[1 + s]).T for s in range(k)]
+    mix.append(beside(inverse.T, np.zeros(p)).T)  # each (p+1, p)
 
-    of_residual = np.append(-w, 1.0)
+    of_residual, total_weight = [*(-w).tolist(), 1.0], float(v.sum())
     image_part, added = 0.0, np.zeros((k + 1, k + 1))
     variance = np.zeros((k + 1, k + 1, len(rows)))
     line_noise, own_noise = np.zeros((p, p)), np.zeros((k + 1, k + 1, len(rows)))
@@ -251,27 +248,25 @@ def joint_noise(
             if diagonal is None:
                 continue
             product = images.times(s, t, fitted, right[t])  # (M, p+1)
-            moved = product @ mix[t]
-            mixed = with_fit[:, None] * moved[rows]
+            mixed = with_fit[:, None] * (product[rows] @ mix[t])
             inner = right[s].T @ product[fitted]  # (p+1, p+1)
             of_line = mix[s].T @ inner @ mix[t]
             with_line_noise[s] += mixed
             own_noise[s, t] = diagonal[rows]
             line_noise += of_line
-            variance[s, t] = own[:, s] * own[:, t] * diagonal[rows]
-            variance[s, t] -= own[:, s] * np.einsum("ij,ij->i", mixed, reach)
+            there = own[:, s] * (mixed * reach).sum(axis=1)
+            back = there
             if s != t:
-                back = with_fit[:, None] * (images.times(t, s, fitted, right[s]) @ mix[s])[rows]
-            else:
-                back = mixed
-            variance[s, t] -= own[:, t] * np.einsum("ij,ij->i", back, reach)
-            variance[s, t] += with_line * quadratic(reach, of_line)
+                other = with_fit[:, None] * (images.times(t, s, fitted, right[s])[rows] @ mix[s])
+                back = own[:, t] * (other * reach).sum(axis=1)
+            alone = own[:, s] * own[:, t] * own_noise[s, t]
+            variance[s, t] = alone - there - back + with_line * quadratic(reach, of_line)
             # The part of the residual variance that is image noise, and what noise adds to
             # centred sums of squares: Σ v C − Σ v v C / Σ v.
-            scaled = slopes[fitted, s] * slopes[fitted, t] * diagonal[fitted]
-            kept = float(v @ scaled) - float(np.sum(line.gram_inverse * inner[:p, :p].T))
+            raw = float(v @ (steep[:, s] * steep[:, t] * diagonal[fitted]))
+            kept = raw - float((inverse * inner[:p, :p].T).sum())
             image_part += of_residual[s] * of_residual[t] * kept / line.dof
-            added[s, t] = float(v @ scaled) - inner[0, 0] / v.sum()
+            added[s, t] = raw - inner[0, 0] / total_weight
     var_id, var_ood = variance[:k, :k].sum(axis=(0, 1)), variance[k, k]
     cross = variance[:k, k].sum(axis=0)
     # Where both sides have the same images, what they cancel or add is split in proportion.

@@ -60,10 +60,10 @@ def spread_trend(x: Floats, residuals: Floats) -> Finding:
     >>> bool(spread_trend(x, r).p_value < 0.01)
     True
     """
-    a, b = (np.argsort(np.argsort(v)).astype(np.float64) for v in (x, np.abs(residuals)))
-    r = float(np.corrcoef(a, b)[0, 1])
-    t = r * np.sqrt((len(x) - 2) / max(1.0 - r**2, 1e-12))
-    return Finding(effect=r, p_value=float(two_sided_p(t, len(x) - 2)))
+    n, apart = len(x), np.argsort(np.argsort(x)) - np.argsort(np.argsort(np.abs(residuals)))
+    r = 1.0 - 6.0 * float(apart @ apart) / (n * (n**2 - 1))
+    t = r * np.sqrt((n - 2) / max(1.0 - r**2, 1e-12))
+    return Finding(effect=r, p_value=float(two_sided_p(t, n - 2)))
 
 
 def bend(x: Floats, residuals: Floats) -> Finding:
@@ -106,9 +106,14 @@ def hidden_outliers(line: Line, beyond: float = 4.0) -> NDArray[np.int64]:
     middle = float(np.partition(off, half)[half])
     both = np.concatenate([a, y[:, None]], axis=1)
     products = (a[:, :, None] * both[:, None, :]).reshape(len(y), -1)  # of AᵀWA and AᵀWy
+    best: NDArray[np.bool_] | None = None
     for step in range(7):
         limit = middle if step < 5 else 2.5 * correction * middle
-        sums = ((off <= limit).astype(np.float64) @ products).reshape(a.shape[1], -1)
+        near = off <= limit
+        if step < 5 and best is not None and (near == best).all():
+            continue  # these models are the ones that their own fit fits best
+        best = near
+        sums = (near.astype(np.float64) @ products).reshape(a.shape[1], -1)
         try:
             off = np.abs(y - a @ np.linalg.solve(sums[:, :-1], sums[:, -1]))
         except np.linalg.LinAlgError:

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shiftbed.analysis.baseline import Baseline, Line
 from shiftbed.analysis.intervals import (
+    beside,
     binomial_variance,
     check_fractions,
     check_level,
@@ -30,6 +31,7 @@ from shiftbed.analysis.intervals import (
     quadratic,
     t_quantile,
     wilson,
+    with_ones,
 )
 from shiftbed.analysis.noise import (
     ImageNoise,
@@ -206,7 +208,7 @@ class Placed:
 
 def place_on(line: Line, scale: Scale, x: Floats, y: Floats, n_id: Floats, n_ood: Floats) -> Placed:
     with np.errstate(divide="ignore", invalid="ignore"):
-        a = np.column_stack([np.ones(len(x)), scale.forward(x)])
+        a = with_ones(scale.forward(x))
         eta = a @ line.coefficients
     beta, slope = scale.inverse(eta), scale.inverse_derivative(eta)
     on_line = {"a": a, "eta": eta, "beta": beta, "slope_beta": slope}
@@ -230,7 +232,7 @@ def independent_errors(line: Line, scale: Scale, placed: Placed) -> JointNoise:
         var_ood=binomial_variance(placed.y, placed.n_ood),
         coefficients=corrected,
         scatter=line.sigma,
-        own=np.column_stack([-gain, np.ones(len(gain))]),
+        own=beside(-gain, np.ones(len(gain))),
         reach=reach,
         fit_covariance=covariance,
         mixed=np.zeros((p, *reach.shape)),
@@ -242,7 +244,7 @@ def independent_errors(line: Line, scale: Scale, placed: Placed) -> JointNoise:
 
 def _diagonal(placed: Placed) -> Floats:
     """(k+1, k+1, p): the binomial variances of each model's accuracies."""
-    sides = np.column_stack([placed.x, placed.y]), np.column_stack([placed.n_id, placed.n_ood])
+    sides = beside(placed.x, placed.y), beside(placed.n_id, placed.n_ood)
     return np.asarray(np.einsum("is,st->sti", binomial_variance(*sides), np.eye(sides[0].shape[1])))
 
 
@@ -301,7 +303,7 @@ def _few(
     and never less than half.
     """
     k = placed.x.shape[1]
-    p, n = np.column_stack([placed.x, placed.y]), np.column_stack([placed.n_id, placed.n_ood])
+    p, n = beside(placed.x, placed.y), beside(placed.n_id, placed.n_ood)
     few = (n > 0) & (np.minimum(p, 1 - p) * n < FEW)
     if not few.any():
         return half, half
@@ -334,7 +336,7 @@ def _share_of_gap(
     if placed.x.shape[1] > 1:
         return {}
     gap, own = placed.x[:, 0] - placed.beta, noise.own
-    of_gap = np.column_stack([1.0 + own[:, 0], np.zeros(len(own))])
+    of_gap = beside(1.0 + own[:, 0], np.zeros(len(own)))
     t2 = quantile**2
     gaps, both, owns = noise.covariances((of_gap, of_gap), (own, of_gap), (own, own))
     a, b, c = gap**2 - t2 * gaps, rho * gap - t2 * both, rho**2 - t2 * owns
@@ -398,7 +400,7 @@ def _own_noise(line: Line, baseline: Baseline, placed: Placed, noise: JointNoise
 def _extra_noise(line: Line, baseline: Baseline, placed: Placed) -> Floats:
     """Binomial variance in scaled space beyond what baseline models have at the same accuracy."""
 
-    known = np.column_stack([placed.n_id, placed.n_ood])
+    known = beside(placed.n_id, placed.n_ood)
     if not ((known > 0) & (known < baseline.sizes)).any():
         return np.zeros(len(placed.y))
 

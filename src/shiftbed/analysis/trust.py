@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtrc
 
 from shiftbed.analysis.baseline import Baseline, Line, fit_baseline
-from shiftbed.analysis.intervals import check_fractions, quadratic
+from shiftbed.analysis.intervals import beside, check_fractions, quadratic
 from shiftbed.analysis.residuals import (
     bend,
     hidden_outliers,
@@ -326,11 +326,17 @@ def _groups(line: Baseline, groups: Sequence[str | float | None] | None, limits:
 
 def _added(design: Floats, extra: Floats, y: Floats) -> tuple[float, float, int]:
     """Gain in R² from further columns, their F statistic, and its residual degrees of freedom."""
-    q = np.linalg.qr(design)[0]
-    apart, left = (v - q @ (q.T @ v) for v in (extra, y))  # what the line does not explain
-    fit, _, rank, _ = np.linalg.lstsq(apart, left, rcond=None)
+    given = beside(extra, y)
+    given = given - design @ np.linalg.solve(design.T @ design, design.T @ given)
+    apart, left = given[:, :-1], given[:, -1]  # what the line does not explain
+    gram, moment = apart.T @ apart, apart.T @ left
+    kept = np.diagonal(gram) > 1e-24 * (extra**2).sum(axis=0)
+    if len(gram) == 1 and kept[0]:
+        rank, rest = 1, left - apart[:, 0] * (moment[0] / gram[0, 0])
+    else:
+        fit, _, rank, _ = np.linalg.lstsq(apart[:, kept], left, rcond=None)
+        rest = left - apart[:, kept] @ fit
     dof = len(y) - design.shape[1] - int(rank)
-    rest = left - apart @ fit
     centred = y - y.mean()
     total = float(centred @ centred)
     if dof < 1 or total <= 0:

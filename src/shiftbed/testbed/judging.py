@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.difference import Difference, difference
-from shiftbed.analysis.intervals import benjamini_hochberg, off_boundary
+from shiftbed.analysis.intervals import benjamini_hochberg, beside, off_boundary, with_ones
 from shiftbed.analysis.means import Errors
 from shiftbed.analysis.modelled import Modelled
 from shiftbed.analysis.noise import ImageNoise, Paired, image_covariance, joint_noise
@@ -45,9 +45,11 @@ def arrays(
 @lru_cache(maxsize=16)
 def positions(testbed: "Testbed", baseline: Baseline) -> NDArray[np.int64]:
     """For each model its row among those given to the fit, −1 if it was not fitted."""
+    found = np.full(len(testbed.models), -1)
     given = np.concatenate([line.fitted for line in baseline.lines])
-    row_of = dict(zip(baseline.models, given.tolist(), strict=True))
-    return np.array([row_of.get(name, -1) for name in testbed.model_names], dtype=np.int64)
+    rows = testbed.rows_of(baseline.models)
+    found[rows[rows >= 0]] = given[rows >= 0]
+    return found
 
 
 def known_answers(testbed: "Testbed", baseline: Baseline) -> Bools:
@@ -70,8 +72,14 @@ def paired_noise(testbed: "Testbed", baseline: Baseline, rows: NDArray[np.int64]
 
 def like_fitted(testbed: "Testbed", position: NDArray[np.int64]) -> Bools:
     """Models whose errors may be taken to fall on the images that fitted models err on."""
-    kinds = testbed.kinds
-    return np.isin(kinds, [*LIKE, *set(kinds[position >= 0])]) | (position >= 0)
+    fitted = position >= 0
+    return _of_kind(testbed, (*LIKE, *sorted(set(testbed.kinds[fitted])))) | fitted
+
+
+@lru_cache(maxsize=16)
+def _of_kind(testbed: "Testbed", kinds: tuple[str, ...]) -> Bools:
+    """(models,): of one of these kinds."""
+    return np.array([kind in kinds for kind in testbed.kinds], dtype=bool)
 
 
 def on_own_images(
@@ -79,7 +87,7 @@ def on_own_images(
 ) -> Bools:
     """Models named so, and those with another number of images than the fitted models have."""
     _, _, n_id, n_ood = arrays(testbed, baseline)
-    n = np.column_stack([n_id, n_ood])
+    n = beside(n_id, n_ood)
     usual = baseline.sizes
     own = ((n > 0) & (usual > 0) & (n != usual)).any(axis=1)
     own[[testbed.model_index(name) for name in named]] = True
@@ -89,11 +97,22 @@ def on_own_images(
 @lru_cache(maxsize=16)
 def modelled_noise(testbed: "Testbed", baseline: Baseline) -> Modelled | None:
     """Covariances from accuracies alone; None if a fitted model's sizes are not known."""
-    x, y, n_id, n_ood = arrays(testbed, baseline)
+    _, _, n_id, n_ood = arrays(testbed, baseline)
     fitted = positions(testbed, baseline) >= 0
     if not fitted.any() or min(n_id[fitted].min(), n_ood[fitted].min()) <= 0:
         return None
-    return Modelled.of(x, y, n_id.astype(np.float64), n_ood.astype(np.float64))
+    return _settings_noise(testbed, baseline)
+
+
+@lru_cache(maxsize=4)
+def _whole_noise(testbed: "Testbed") -> Modelled:
+    """The model's parts for every setting."""
+    return Modelled.of(testbed.value, testbed.n.astype(np.float64))
+
+
+def _settings_noise(testbed: "Testbed", baseline: Baseline) -> Modelled:
+    settings = (*baseline.id_settings, baseline.ood_setting)
+    return _whole_noise(testbed).settings([testbed.setting_index(s) for s in settings])
 
 
 def judge(
@@ -159,7 +178,7 @@ def errors_of(testbed: "Testbed", baseline: Baseline, rows: NDArray[np.int64]) -
         block = np.ix_(here, here)
         matrix[block] = noise.matrix(images, at[here])
         fit[block] = noise.reach @ noise.fit_covariance @ noise.reach.T
-        design = np.column_stack([np.ones(len(here)), baseline.scale.forward(inner[0][at[here]])])
+        design = with_ones(baseline.scale.forward(inner[0][at[here]]))
         corrected[here] = y[rows[here]] - baseline.scale.inverse(design @ noise.coefficients)
     joint = "paired" if isinstance(images, Paired) else "modelled"
     kind = joint if like[rows].all() else "independent"
@@ -256,18 +275,15 @@ def _relative_interval(
 ) -> dict[str, Floats]:
     """τ ± z √(Var y + Var y₀ − 2 Cov(y, y₀)): a model and its parent on the same OOD images."""
     low, high = np.full((2, len(relative)), np.nan)
-    x, y, n_id, n_ood = arrays(testbed, baseline)
+    x, y, _, n_ood = arrays(testbed, baseline)
     child = np.flatnonzero(np.isfinite(relative))
     parent = testbed.parent_rows[child]
     child = child[(n_ood[child] > 0) & (n_ood[parent] > 0)]
     parent = testbed.parent_rows[child]
     if len(child):
         n = n_ood.astype(np.float64)
-        noise = modelled_noise(testbed, baseline)
-        noise = noise or Modelled.of(x, y, n_id.astype(np.float64), n)
-        alike = (testbed.kinds[child] == testbed.kinds[parent]) | np.isin(
-            testbed.kinds[child], LIKE
-        )
+        noise = _settings_noise(testbed, baseline)
+        alike = (testbed.kinds[child] == testbed.kinds[parent]) | _of_kind(testbed, LIKE)[child]
         alike &= n[child] == n[parent]
         at = x.shape[1]
         together = np.where(alike, noise.between(at, child, parent), 0.0)
@@ -292,7 +308,7 @@ def _columns(
     y, parents = testbed.accuracy(target), testbed.parent_rows
     relative = np.where(parents >= 0, y - y[np.maximum(parents, 0)], np.nan)
     x, _, n_id, n_ood = arrays(testbed, baseline)
-    values, n = np.column_stack([x, y]), np.column_stack([n_id, n_ood])
+    values, n = np.column_stack([x, y]), beside(n_id, n_ood)
     with np.errstate(invalid="ignore"):
         few = ((n > 0) & (np.minimum(values, 1 - values) * n < FEW - 1e-9)).any(axis=1)
     return {

@@ -316,12 +316,15 @@ class Testbed:
         edge = np.asarray((values <= 0) | (values >= 1)).any(axis=1)
         return int((edge & np.isfinite(values).all(axis=1)).sum())
 
+    def rows_of(self, models: Iterable[str | None]) -> NDArray[np.int64]:
+        """The row of each of these models, −1 where it is not here."""
+        rows = [-1 if name is None else self._rows.get(name, -1) for name in models]
+        return np.array(rows, dtype=np.int64)
+
     @cached_property
     def parent_rows(self) -> NDArray[np.int64]:
         """For each model the row of its parent, −1 if it has none here."""
-        parents = self.models["parent"].to_list()
-        rows = [-1 if p is None else self._rows.get(p, -1) for p in parents]
-        return np.array(rows, dtype=np.int64)
+        return self.rows_of(self.models["parent"].to_list())
 
     @cached_property
     def kinds(self) -> NDArray[np.object_]:
