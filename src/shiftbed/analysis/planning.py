@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtr, ndtri, stdtrit
+from scipy.special import gammaincinv, nctdtr, ndtr, ndtri, stdtrit
 
 from shiftbed.analysis.intervals import check_level
 from shiftbed.analysis.modelled import IMAGENET, shared_probability
@@ -214,11 +214,14 @@ def _covariance(p: Floats, n: int) -> Floats:
 def _beyond(away: float, t: float, dof: float) -> float:
     """P(|T| > t) of a non-central t: E[Φ(δ − ts) + Φ(−δ − ts)] over s = √(χ²_dof/dof).
 
-    By quadrature over quantiles of s, since ``scipy.special.nctdtr`` is NaN far out.
+    By quadrature over quantiles of s (within 10⁻⁴) where ``scipy.special.nctdtr``, far out, is NaN.
 
     >>> round(_beyond(2.0, 2.0, 20.0), 6), round(_beyond(12.0, 2.0, 20.0), 6)
     (0.509815, 1.0)
     """
+    exact = float(1.0 - nctdtr(dof, away, t) + nctdtr(dof, away, -t))
+    if np.isfinite(exact):
+        return min(max(exact, 0.0), 1.0)
     nodes, weights = np.polynomial.legendre.leggauss(128)
     v = (nodes + 1.0) / 2.0
     s = np.sqrt(2.0 * gammaincinv(dof / 2.0, v * v * (3.0 - 2.0 * v)) / dof)
