@@ -127,8 +127,8 @@ def quadratic(a: Floats, matrix: Floats) -> Floats:
 def t_quantile(dof: ArrayLike, level: float) -> Floats:
     """What |t| exceeds with probability 1 − level, for many degrees of freedom at once.
 
-    Many different ones are read off 1,025 exact values, by cubics in 1/dof, in which the quantile is
-    analytic: right to 11 digits.
+    Many different ones are read off 1,025 exact values by cubics in 1/dof, in which the quantile
+    is analytic: right to 11 digits.
 
     >>> t_quantile([10.0, 76.0], 0.95).round(4).tolist()
     [2.2281, 1.9917]
