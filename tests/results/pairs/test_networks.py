@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from shiftbed.errors import InputError
 from shiftbed.records import Shift
 from shiftbed.results.pairs import open_pairs
 from shiftbed.results.pairs.networks import CHECKPOINTS, OTHER_DATA, networks_of
@@ -97,3 +98,49 @@ def test_models_of_no_run_are_networks() -> None:
     mask, left_out = networks_of(models, shift)
     assert mask.tolist() == [True, True]  # fit_on asks for no training data
     assert not left_out
+
+
+def test_files_count_networks_too(tmp_path) -> None:
+    """The pairs of a testbed with all their checkpoints, written as a file, and read again."""
+    bed = four_domains()
+    known = {row["model"]: row for row in bed.models.to_dicts()}
+    pairs = open_pairs(bed)
+    rows = []
+    for pair in pairs:
+        for name, row in known.items():
+            at = bed.model_names.index(name)
+            about = {key: row[key] for key in ("run", "step", "final", "training_data")}
+            errors = {
+                "id:error": 1 - bed.accuracy(pair.source)[at],
+                "ood:error": 1 - bed.accuracy(pair.target)[at],
+            }
+            ends = {"task": "pacs", "id": pair.source, "ood": pair.target}
+            rows.append({**ends, "model": name, **errors, **about})
+    for suffix, write in (
+        (".csv", pl.DataFrame.write_csv),
+        (".parquet", pl.DataFrame.write_parquet),
+    ):
+        path = tmp_path / f"pairs{suffix}"
+        write(pl.DataFrame(rows), path)
+        for own, read in zip(pairs, open_pairs(path), strict=True):
+            assert read.models == own.models
+            assert {why: len(left) for why, left in read.left_out.items()} == {
+                CHECKPOINTS: 96,
+                OTHER_DATA: 36,
+            }
+            assert np.allclose(read.values, own.values)
+
+
+def test_a_checkpoint_is_chosen_or_the_choice_refused() -> None:
+    bed = four_domains()
+    for pair in open_pairs(bed, checkpoint="id-test"):
+        for model in pair.models:
+            run = model.partition("@")[0]
+            others = [bed.accuracy(pair.source)[bed.model_names.index(f"{run}@{s}")] for s in STEPS]
+            assert bed.accuracy(pair.source)[bed.model_names.index(model)] == max(others)
+    with pytest.raises(InputError, match="has no id:validation_error"):
+        open_pairs(bed, checkpoint="id-validation")
+    with pytest.raises(InputError, match="no model of .* has a run"):
+        open_pairs("openclip", checkpoint="id-test")
+    with pytest.raises(InputError, match="unknown checkpoint"):
+        open_pairs(bed, checkpoint="best")

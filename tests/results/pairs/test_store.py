@@ -117,3 +117,16 @@ def test_a_store_without_shifts_is_refused(store):
     store.write_about({"name": "mine"})
     with pytest.raises(InputError, match="no shift whose settings are complete"):
         pairs_from_store(store)
+
+
+def test_attacks_of_several_sizes_are_columns_apart(store):
+    sizes = {"pgd-linf:2/255", "apgd-l2:0.02"}
+    apart, mean = (open_pairs(store, attacks=how)[0] for how in ("apart", "mean"))
+    named = {name.partition("@")[2] for name in apart.metrics if name.startswith("id:adversarial")}
+    assert named == sizes
+    assert "id:adversarial" in mean.metrics
+    assert not any("adversarial@" in name for name in mean.metrics)
+    each = [apart.column(f"id:adversarial@{size}") for size in sorted(sizes)]
+    assert np.allclose(np.mean(each, axis=0), mean.column("id:adversarial"))
+    with pytest.raises(InputError, match="unknown attacks"):
+        open_pairs(store, attacks="each")
