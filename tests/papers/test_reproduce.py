@@ -8,7 +8,8 @@ import pytest
 from shiftbed.errors import InputError
 from shiftbed.papers import PAPERS, Printed, Recomputed, compare, printed, reproduce
 
-STATUSES = {"equal", "differs", "not recomputable", "not legible"}
+STATUSES = {"equal", "follows from print", "differs"}
+STATUSES |= {"not recomputable", "not legible", "not printed"}
 
 
 def figure(text: str, decimals: int, note: str = "") -> Printed:
@@ -34,6 +35,19 @@ def test_status_follows_the_rounding_of_the_print(
     text: str, decimals: int, value: float, status: str
 ) -> None:
     assert compare(figure(text, decimals), Recomputed(value=value)).status == status
+
+
+def test_arithmetic_on_the_print_is_not_called_equal() -> None:
+    found = Recomputed(value=3.0, follows=True)
+    assert compare(figure("3", 0), found).status == "follows from print"
+    assert compare(figure("4", 0), found).status == "differs"
+
+
+def test_what_is_not_printed_is_compared_with_nothing() -> None:
+    drawn = Printed(table="T", row="r", column="c", text="0.92", decimals=2, drawn=True)
+    cell = compare(drawn, Recomputed(value=0.917))
+    assert (cell.status, cell.printed, cell.recomputed) == ("not printed", None, 0.917)
+    assert cell.why == "agrees with the reference 0.92"
 
 
 def test_a_figure_nobody_recomputes_keeps_its_note() -> None:
@@ -81,7 +95,8 @@ def test_cells_are_plain_and_explained(paper: str) -> None:
         assert cell.status in STATUSES
         assert cell.why or cell.status in ("equal", "differs"), cell
         assert (cell.difference is None) == (cell.printed is None or cell.recomputed is None)
-        assert (cell.recomputed is None) == (cell.status == "not recomputable"), cell
+        if cell.status != "not printed":
+            assert (cell.recomputed is None) == (cell.status == "not recomputable"), cell
 
 
 def test_unknown_papers_and_needless_predictions_are_refused() -> None:
@@ -92,10 +107,10 @@ def test_unknown_papers_and_needless_predictions_are_refused() -> None:
 
 
 def test_only_one_status_is_kept_and_all_are_counted() -> None:
-    whole, some = reproduce("shi2023"), reproduce("shi2023", only="equal")
-    assert {cell.status for cell in some.cells} == {"equal"}
+    whole, some = reproduce("shi2023"), reproduce("shi2023", only="follows from print")
+    assert {cell.status for cell in some.cells} == {"follows from print"}
     assert some.notes == whole.notes
     assert len(some.frame) == len(some.cells) < len(whole.frame)
-    assert json.loads(some.to_json())["cells"][0]["status"] == "equal"
+    assert json.loads(some.to_json())["cells"][0]["status"] == "follows from print"
     with pytest.raises(InputError, match="unknown status"):
         reproduce("shi2023", only="same")

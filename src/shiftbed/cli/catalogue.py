@@ -43,7 +43,11 @@ def reproduce(
     predictions: list[Path] | None = Option(
         None, help="A file of public per-image predictions (.npz) that the figure needs."
     ),
-    only: str | None = Option(None, help="equal, differs, 'not recomputable' or 'not legible'."),
+    only: str | None = Option(
+        None,
+        help="equal, 'follows from print', differs, 'not recomputable', 'not legible' or "
+        "'not printed'.",
+    ),
     json: opt.AsJson = False,
 ) -> None:
     """Recompute every figure of a paper that the shipped tables can give, beside the printed."""

@@ -3,8 +3,9 @@
 Every figure a paper prints is one cell: what is printed, what the shipped tables give, their
 difference and whether that is within the rounding of the print. What a paper prints is kept in
 ``printed/PAPER.csv``, transcribed from a machine-read text copy of the paper; a figure which that
-copy lost has no printed value there, and a note saying why. How each figure is recomputed is in
-the module of that paper.
+copy lost has no printed value there, and a note saying why. One that the paper does not print
+has a ~ there, with a reference value of another origin behind it if there is one. How each figure
+is recomputed is in the module of that paper.
 """
 
 import csv
@@ -37,8 +38,12 @@ __all__ = [
 
 PAPERS = ("taori2020", "andreassen2021", "fridovich2022", "wenzel2022", "shi2023")
 
-Status = Literal["equal", "differs", "not recomputable", "not legible"]
+Status = Literal[
+    "equal", "follows from print", "differs", "not recomputable", "not legible", "not printed"
+]
 STATUSES: tuple[str, ...] = get_args(Status)
+"""``follows from print``: arithmetic on other figures that the paper prints, which agrees; equal is
+recomputed from data. ``not printed``: the paper only draws it, or prints nothing of the kind."""
 Key = tuple[str, str, str]
 """Table, row, column."""
 
@@ -54,6 +59,8 @@ class Printed:
     note: str = ""
     decimals: int = 0
     """Digits after the point that the print was rounded to."""
+    drawn: bool = False
+    """The paper does not print it; ``text`` is a reference value, if any."""
 
     @property
     def key(self) -> Key:
@@ -67,6 +74,8 @@ class Recomputed:
     value: float = math.nan
     why: str = ""
     """How it came about, or why there is none."""
+    follows: bool = False
+    """Whether it is arithmetic on other figures that the paper prints."""
     if_differs: str = ""
     """What is known of the reason, should it not agree with the print."""
 
@@ -119,7 +128,8 @@ def reproduce(
 
     ``predictions`` are ``.npz`` files with published per-image predictions, from which
     andreassen2021's CIFAR-10 line and its hardest ImageNet images come. ``only`` keeps figures
-    of one status: equal, differs, not recomputable or not legible.
+    of one status: equal, 'follows from print', differs, 'not recomputable', 'not legible' or
+    'not printed'.
 
     >>> cells = reproduce("andreassen2021").cells
     >>> [(c.row, c.printed, c.status) for c in cells if c.column == "ImageNet"]
@@ -167,6 +177,8 @@ def compare(figure: Printed, found: Recomputed | None, *, within: float = 0.0) -
     'equal'
     """
     found = found or Recomputed()
+    if figure.drawn:
+        return _not_printed(figure, found)
     reading = float(figure.text) if figure.text else None
     value = float(found.value) if math.isfinite(found.value) else None
     difference = None if reading is None or value is None else value - reading
@@ -177,9 +189,9 @@ def compare(figure: Printed, found: Recomputed | None, *, within: float = 0.0) -
     elif difference is None:
         status = "not legible"
     elif abs(difference) <= 0.5 * 10.0**-figure.decimals + 1e-9:
-        status = "equal"
+        status = "follows from print" if found.follows else "equal"
     elif abs(difference) < within:
-        status = "equal"
+        status = "follows from print" if found.follows else "equal"
         reasons.insert(0, f"within {within:g}, though it rounds to {value:.{figure.decimals}f}")
     else:
         status = "differs"
@@ -192,6 +204,24 @@ def compare(figure: Printed, found: Recomputed | None, *, within: float = 0.0) -
         recomputed=value,
         difference=difference,
         status=status,
+        why="; ".join(reason for reason in reasons if reason),
+    )
+
+
+def _not_printed(figure: Printed, found: Recomputed) -> Cell:
+    value = float(found.value) if math.isfinite(found.value) else None
+    reasons = [found.why, figure.note]
+    if figure.text and value is not None:
+        near = abs(value - float(figure.text)) <= 0.5 * 10.0**-figure.decimals + 1e-9
+        reasons.append(f"{'agrees with' if near else 'differs from'} the reference {figure.text}")
+    return Cell(
+        table=figure.table,
+        row=figure.row,
+        column=figure.column,
+        printed=None,
+        recomputed=value,
+        difference=None,
+        status="not printed",
         why="; ".join(reason for reason in reasons if reason),
     )
 
@@ -210,7 +240,8 @@ def printed(paper: str) -> tuple[Printed, ...]:
     return tuple(
         Printed(
             **{name: row[name] for name in ("table", "row", "column", "note")},
-            text=row["printed"],
+            text=row["printed"].removeprefix("~"),
+            drawn=row["printed"].startswith("~"),
             decimals=longest[row["table"]]
             if row["table"].startswith("Table")
             else _decimals(row["printed"]),
@@ -220,4 +251,5 @@ def printed(paper: str) -> tuple[Printed, ...]:
 
 
 def _decimals(text: str) -> int:
-    return len(text.partition(".")[2])
+    digits, _, power = text.partition("e")
+    return len(digits.partition(".")[2]) - int(power or 0)

@@ -50,7 +50,9 @@ def averages(figures: Sequence[Printed]) -> dict[Key, Recomputed]:
             if part != row
         ]
         found[name, row, column] = Recomputed(
-            value=sum(parts) / len(parts), why=f"mean of the {len(parts)} test sets' figures"
+            value=sum(parts) / len(parts),
+            why=f"mean of the {len(parts)} test sets' figures",
+            follows=True,
         )
     return found
 
@@ -58,13 +60,15 @@ def averages(figures: Sequence[Printed]) -> dict[Key, Recomputed]:
 def _counts() -> dict[Key, Recomputed]:
     models = {
         (table, row, "models"): Recomputed(
-            value=sum(groups), why=" + ".join(map(str, groups)) + " models of the groups"
+            value=sum(groups),
+            why=" + ".join(map(str, groups)) + " models of the groups",
+            follows=True,
         )
         for (table, row), groups in MODELS.items()
     }
     examples = {
         ("Appendix B.2 (text)", row, "examples"): Recomputed(
-            value=count * PER_CLASS, why=f"{count} classes of {PER_CLASS}"
+            value=count * PER_CLASS, why=f"{count} classes of {PER_CLASS}", follows=True
         )
         for row, count in CLASSES.items()
     }
