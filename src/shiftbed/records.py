@@ -112,13 +112,16 @@ class Setting:
         """The kind of shift from ``clean`` to this, nothing if it has none."""
         if self.perturbation is not None:
             return self.perturbation.kind
-        return "consistency" if self.window else ""
+        kinds = {one.kind for one in self.mean_of}
+        return kinds.pop() if len(kinds) == 1 else "consistency" if self.window else ""
 
     @property
     def whole(self) -> "Setting":
         """The same on all images instead of a share of them."""
         clean = None if self.clean is None else self.clean.whole
-        return replace(self, share=None, clean=clean, name="" if self.share else self.name)
+        parts = tuple(one.whole for one in self.mean_of)
+        name = "" if self.share else self.name
+        return replace(self, share=None, clean=clean, mean_of=parts, name=name)
 
     def perturbed(self, perturbation: Perturbation, *, name: str = "") -> "Setting":
         """This setting under a perturbation."""

@@ -5,10 +5,20 @@ import json
 import numpy as np
 import pytest
 
+import shiftbed as sb
 from shiftbed.errors import InputError
 from shiftbed.labels import class_map
-from shiftbed.results.consistency import FrameFiles, consistency, read_frame_files
-from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
+from shiftbed.records import Setting
+from shiftbed.results.consistency import consistency
+from shiftbed.results.frame_files import FrameFiles, read_frame_files
+from shiftbed.store import (
+    PredictionStore,
+    StoredTestSet,
+    part_from_logits,
+    part_from_top,
+    verify,
+)
+from shiftbed.testbed import testbed_from_store as from_store
 from tests.conftest import SHARED
 
 MAPS = SHARED / "class_maps"
@@ -261,3 +271,97 @@ def test_frames_need_numbers(tmp_path):
     paths = write(tmp_path, a={"v/x.jpg": ["v/2.jpg"]}, b={"v/x.jpg": [1], "v/2.jpg": [1]})
     with pytest.raises(InputError, match="no number"):
         read_frame_files(paths).sets(None)
+
+
+class TestAsSettings:
+    """pm-k of a store as a setting with its pm-0 twin, on generated answers."""
+
+    K = (0, 1, 2)
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def store(tmp_path_factory):
+        """Twelve models that are right on each frame with probability p, apart from each other."""
+        rng = np.random.default_rng(5)
+        names = [f"v{a}/{f:03d}.jpg" for a in range(400) for f in range(5)]
+        files = FrameFiles(
+            frames={
+                f"v{a}/002.jpg": tuple(f"v{a}/{f:03d}.jpg" for f in (0, 1, 3, 4))
+                for a in range(400)
+            },
+            labels=dict.fromkeys(names, (1,)),
+        )
+        store = PredictionStore(tmp_path_factory.mktemp("frames"))
+        store.add_test_set(
+            StoredTestSet(
+                setting="frames",
+                record=Setting(test_set="frames"),
+                examples=tuple(names),
+                labels=np.ones(2000, dtype=np.int64),
+                fingerprint="f",
+                label_policy="all 2 classes",
+                classes=2,
+            )
+        )
+        answers = {}
+        for model in range(12):
+            right = rng.random(2000) < 0.6 + 0.03 * model
+            answers[f"m{model}"] = right.reshape(400, 5)
+            store.write_part(f"m{model}", "frames", 0, part_from_top(right.astype(np.int64)))
+            info = {"kind": "standard", "in_fit_set": model < 10}
+            store.write_cell(f"m{model}", "frames", {"status": "complete", "info": info})
+        found = consistency(store, files, k=TestAsSettings.K[1:], write=True)
+        assert found.written == ("frames@pm-0", "frames@pm-1", "frames@pm-2")
+        return store, answers, files
+
+    def test_identities(self, store):
+        """pm-0 is accuracy on anchors, pm-k a product over frames, and it can only fall with k."""
+        store, answers, _ = store
+        bed = from_store(store)
+        for k in self.K:
+            found = bed.accuracy(f"frames@pm-{k}")
+            wanted = [own[:, 2 - k : 3 + k].all(axis=1).mean() for own in answers.values()]
+            order = [bed.model_index(name) for name in answers]
+            np.testing.assert_allclose(found[order], wanted)
+            assert set(bed.size(f"frames@pm-{k}")) == {400}  # anchors, not frames
+        assert (np.diff([bed.accuracy(f"frames@pm-{k}") for k in self.K], axis=0) <= 0).all()
+        for name, own in answers.items():
+            p = own.mean()
+            row = bed.model_index(name)
+            for k in self.K:  # independent frames: p to the power of their number
+                error = 4 * np.sqrt(0.25 / 400)
+                assert bed.accuracy(f"frames@pm-{k}")[row] == pytest.approx(
+                    p ** (2 * k + 1), abs=error
+                )
+
+    def test_the_shift_has_a_line_and_ranks(self, store):
+        store, _, _ = store
+        bed = from_store(store)
+        shift = bed.shift("frames@pm-2")
+        assert (shift.kind, shift.source) == ("consistency", ("frames@pm-0",))
+        assert bed.records["frames@pm-2"].clean.id == "frames@pm-0"
+        line = bed.fit(shift, bootstrap=0)
+        assert line.n == 10
+        assert line.r2 > 0.9
+        judged = bed.judge(line)
+        assert np.isfinite(judged.low).all()
+        ranked = sb.rank(store, shift="frames@pm-2").frame
+        assert set(ranked["interval"]) == {"paired"}  # the same anchors, jointly over models
+        assert sb.place(testbed=store, id={"frames@pm-0": 0.9},
+                        ood={"frames@pm-2": 0.7}).frame["effective"].is_finite().all()  # fmt: skip
+
+    def test_written_again_it_is_the_same(self, store):
+        store, _, files = store
+        before = {name: store.files.read(name) for name in store.files.below("cells")}
+        consistency(store, files, k=(1, 2), write=True)
+        assert {name: store.files.read(name) for name in store.files.below("cells")} == before
+        assert not verify(store)
+
+    def test_anchors_that_lack_a_frame_do_not_count(self, tmp_path):
+        store = PredictionStore(tmp_path)
+        readable = np.arange(20) != 3
+        fill(store, {"m": TRUTH, "n": TRUTH}, readable=readable)
+        consistency(store, FILES, k=(2,), write=True)
+        bed = from_store(store)
+        assert bed.size("frames@pm-2").tolist() == [3, 3]
+        assert bed.accuracy("frames@pm-2").tolist() == [1.0, 1.0]

@@ -159,7 +159,11 @@ def test_probes_of_the_cifar_models() -> None:
     [
         ("relative", {"by": "nope", "scale": "nonsense"}, "relative chart takes no option 'by'"),
         ("synthetic", {"scale": "nonsense"}, "synthetic chart takes no option 'scale'"),
-        ("grid", {"shift": "imagenet-v2"}, "grid chart takes no option 'shift'; it takes none"),
+        (
+            "grid",
+            {"shift": "imagenet-v2"},
+            "grid chart takes no option 'shift'; it takes only, all",
+        ),
         ("patterns", {"id": ["val"]}, "patterns chart takes no option 'id'"),
         ("severities", {"highlight": ["resnet50"]}, "severities chart takes no option 'highlight'"),
         ("similarity", {"label": 0}, "similarity chart takes no option 'label'"),
@@ -201,3 +205,32 @@ def test_fit_options_reach_other_charts(imagenet) -> None:
     table = imagenet.effective_robustness("imagenet-v2", scale="probit")
     rho = dict(table.select("model", "effective").iter_rows())
     np.testing.assert_allclose(made.x, [100 * rho[name] for name in made.names])
+
+
+def test_the_whole_grid() -> None:
+    """taori2020, Figure 7: 204 models in 213 settings, every severity a column."""
+    whole = chart("imagenet-testbed-2020", "grid", all=True)
+    assert (len(whole.rows), len(whole.columns)) == (204, 213)
+    some = chart("imagenet-testbed-2020", "grid", only="kind=more-data")
+    assert 0 < len(some.rows) < 100
+
+
+def test_the_other_shift_of_a_synthetic_chart() -> None:
+    """taori2020, Figure 12: r = −0.05 of attacks and ImageNetV2."""
+    made = chart("imagenet-testbed-2020", "synthetic", "imagenet-v2", against="avg_pgd")
+    assert made.x_title == "ρ on avg_pgd (points)"
+    found = correlate(synthetic=["avg_pgd"], natural=["imagenet-v2"]).frame
+    assert made.reading.startswith(f"r = {found['r'][0]:.2f} over {found['n'][0]} models")
+    adversarial = chart(
+        "imagenet-testbed-2020", "synthetic", "imagenet-v2", against="avg_pgd", only="kind=lp-*"
+    )
+    assert set(adversarial.groups) == {"lp-adversarial"}
+
+
+def test_variants_of_one_model_alone() -> None:
+    """taori2020, Figures 9 to 11: models that are variants of a ResNet-50."""
+    made = chart("imagenet-testbed-2020", "relative", "imagenet-v2", only="parent=resnet50")
+    every = chart("imagenet-testbed-2020", "relative", "imagenet-v2")
+    assert set(made.names) < set(every.names)
+    with pytest.raises(InputError, match="among those asked for"):
+        chart("imagenet-testbed-2020", "relative", "imagenet-v2", only="model=resnet50")

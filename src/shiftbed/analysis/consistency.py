@@ -115,6 +115,10 @@ class PmK:
     """Anchors that do not, because a frame within ±max(k) has no prediction."""
     missing: tuple[str, ...]
     """These frames."""
+    right: NDArray[np.bool_]
+    """(k, anchors): whether an anchor and all its frames within ±k are right."""
+    counted: NDArray[np.bool_]
+    """(anchors,): whether it counts."""
 
 
 def pm_k(
@@ -141,11 +145,10 @@ def pm_k(
     counts[sets.anchor_of[unknown_pair]] = False
     n = int(counts.sum())
     wrong = ~sets.right(guess)
-    value = np.full(len(k), np.nan)
-    if n:
-        first = np.full(size, np.iinfo(np.int64).max)  # distance of the nearest wrong frame
-        np.minimum.at(first, sets.anchor_of[wrong], sets.distance[wrong])
-        value = np.array([(first[counts] > one).mean() for one in k])
+    first = np.full(size, np.iinfo(np.int64).max)  # distance of the nearest wrong frame
+    np.minimum.at(first, sets.anchor_of[wrong], sets.distance[wrong])
+    right = np.array([first > one for one in k])
+    value = right[:, counts].mean(axis=1) if n else np.full(len(k), np.nan)
     low, high = clopper_pearson(value, n, level)
     return PmK(
         k=tuple(int(one) for one in k),
@@ -155,4 +158,6 @@ def pm_k(
         n=n,
         left_out=size - n,
         missing=tuple(sets.frames[i] for i in np.unique(sets.frame_of[unknown_pair])),
+        right=right,
+        counted=counts,
     )

@@ -48,6 +48,12 @@ def plot(
     only: list[str] | None = Option(None, help="Draw only these models: COLUMN=PATTERN."),
     models: list[str] | None = Option(None, "--models", help="Draw only this model; repeatable."),
     run: list[str] | None = Option(None, help="Draw only this run's trajectory; repeatable."),
+    against: str | None = Option(
+        None, help="The shift on the x axis of a synthetic chart (default: the best correlated)."
+    ),
+    all: bool = Option(
+        False, "--all", help="The whole grid: every model in every setting, all severities."
+    ),
     xlim: str | None = Option(None, help="LOW,HIGH of the x axis, accuracies such as 0.5,0.9."),
     ylim: str | None = Option(None, help="LOW,HIGH of the y axis, likewise."),
     others: opt.Others = None,

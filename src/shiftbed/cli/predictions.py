@@ -113,6 +113,9 @@ def consistency(
     k: str = Option("0,10", "--k", help="Frames to each side: 0,10 or 0-10."),
     class_map: opt.ClassMap = None,
     model: opt.Models = None,
+    write: bool = Option(
+        False, "--write", help="Keep pm-k in the store as settings, and pm-0 to pm-k as a shift."
+    ),
     level: opt.Level = 0.95,
     json: opt.AsJson = False,
 ) -> None:

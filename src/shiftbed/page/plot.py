@@ -41,6 +41,8 @@ def plot(
     only: Choice = None,
     models: Sequence[str] = (),
     run: Sequence[str] = (),
+    against: str | None = None,
+    all: bool = False,
     xlim: tuple[float, float] | None = None,
     ylim: tuple[float, float] | None = None,
     others: Sequence[Results] = (),
@@ -56,8 +58,9 @@ def plot(
     out of line are named, ``level`` is that of error bars; ``scale`` to ``by`` choose the fit as
     for ``fit``. ``only`` and ``models`` narrow which models are drawn (by column or by name),
     ``run`` which runs of trajectories, ``xlim`` and ``ylim`` between which accuracies; none of them
-    changes the fit. ``others`` are further testbeds, stores or files of results whose models are
-    drawn too. An option that a chart cannot honour is refused.
+    changes the fit. ``against`` is the other shift of a synthetic chart; ``all`` draws the whole
+    grid, every model in every setting. ``others`` are further testbeds, stores or files of results
+    whose models are drawn too. An option that a chart cannot honour is refused.
     """
     given = locals()
     options = {name: given[name] for name in charts.DEFAULTS}

@@ -1,23 +1,7 @@
-"""pm-k of models on video frames: ``consistency``, and the authors' metadata it reads.
+"""pm-k of models on video frames (taori2020), and as settings of the store they come from."""
 
-Metadata files are told apart by what is in them:
-
-- ImageNet-Vid-Robust: ``pmsets.json`` {anchor: [frames]} and ``labels.json`` {frame: [labels]};
-- YTBB-Robust: ``anchor_labels.json`` with annotations of anchors (marks such as good or bad, and
-  labels that reviewers added), ``pmk_labels.json`` with annotations of pairs "anchor,frame",
-  ``ytbb_class_index.json`` {number: name}, and the CSV of the anchors' first labels (columns ytid,
-  time_ms, label), in which, as in the released code, 22 and 23 change places.
-
-An anchor of YTBB-Robust is used if it is marked good and neither bad nor unsure; a frame if the
-pair is marked similar and with no fault. Frames are named by their last two parts: VIDEO/FRAME.
-"""
-
-import csv
-import io
-import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +9,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.analysis.consistency import FrameSets, PmK, frame_sets, pm_k
+from shiftbed.analysis.consistency import FrameSets, PmK, pm_k
 from shiftbed.display import Result, Table, between, percent, records
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy, read_class_map
-from shiftbed.store import UNDECIDED, PredictionStore, StoredTestSet, twin_answers
+from shiftbed.records import Setting, older_setting
+from shiftbed.results.frame_files import FrameFiles, frame_key, read_frame_files
+from shiftbed.store import (
+    UNDECIDED,
+    PredictionStore,
+    StoredTestSet,
+    part_from_top,
+    twin_answers,
+)
 
 _SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("model", "setting"), pl.String),
@@ -38,79 +30,6 @@ _SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("n", "left_out", "missing", "undecided"), pl.Int64),
     **dict.fromkeys(("rule", "label_policy", "note"), pl.String),
 }
-
-
-_LIMIT = 1 << 28
-_FAULTS = frozenset(
-    {
-        "dissimilar",
-        "problematic",
-        "incorrect",
-        "dont know",
-        "deformation",
-        "background-change",
-        "occlusion-increased",
-        "blur-increase",
-        "bad-anchor",
-    }
-)
-_NUMBER = re.compile(r"(\d+)\.[A-Za-z]+$")
-_EXPECTED = (
-    "expected {anchor: [frames]}, {frame: [labels]}, annotations, {number: class name}, or a CSV "
-    "with ytid, time_ms and label"
-)
-
-
-def frame_key(name: str) -> str:
-    """VIDEO/FRAME, whatever folders are above.
-
-    >>> frame_key("val/ILSVRC2015_val_00000000/000432.JPEG")
-    'ILSVRC2015_val_00000000/000432.JPEG'
-    """
-    return "/".join(name.replace("\\", "/").split("/")[-2:])
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrameFiles:
-    """What the metadata files say; frames are keys."""
-
-    frames: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Reviewed frames of anchors."""
-    labels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    reviewed: bool = True
-    """Whether there is a list of reviewed frames."""
-    unlabelled: tuple[str, ...] = ()
-    """Anchors without any label, which are left out."""
-
-    def sets(self, rule: str | None, there: Iterable[str] = ()) -> FrameSets:
-        """Frame sets under a rule: by default frame, where all frames have labels, else anchor.
-
-        Without a list of reviewed frames, those of ``there`` are used: the frames of the same
-        video that have predictions.
-        """
-        frames = dict(self.frames)
-        if not self.reviewed:
-            of_video: dict[str, list[str]] = {}
-            for one in there:
-                of_video.setdefault(_video(one), []).append(one)
-            frames = {a: tuple(of_video.get(_video(a), ())) for a in frames}
-        near = {
-            anchor: {f: abs(_number(f) - _number(anchor)) for f in own if f != anchor}
-            for anchor, own in frames.items()
-        }
-        every = all(f in self.labels for own in near.values() for f in own)
-        return frame_sets(near, self.labels, rule=rule or ("frame" if every else "anchor"))
-
-
-def _video(frame: str) -> str:
-    return frame.partition("/")[0]
-
-
-def _number(frame: str) -> int:
-    found = _NUMBER.search(frame)
-    if found is None:
-        raise InputError(f"frame {frame!r} has no number at the end of its name")
-    return int(found[1])
 
 
 def consistency(
@@ -122,6 +41,7 @@ def consistency(
     k: Sequence[int] = (0, 10),
     class_map: str | Path | LabelPolicy | None = None,
     model: Iterable[str] | None = None,
+    write: bool = False,
     level: float = 0.95,
 ) -> "FrameConsistency":
     """pm-k: right on an anchor frame and on every reviewed frame within ±k of it.
@@ -131,7 +51,8 @@ def consistency(
     judged, by ``rule`` frame (a frame's own labels) or anchor (its anchor's). ``class_map``
     (a policy, or a JSON file of one) merges the setting's classes into superclasses, if they are
     not superclasses yet; frames that the stored best classes do not decide count as missing, and
-    are counted apart.
+    are counted apart. With ``write``, pm-k of every k (and of 0) becomes a setting of the store,
+    SETTING@pm-k, whose examples are the anchors, and pm-0 → pm-k a shift of its testbed.
     """
     store = PredictionStore.existing(store)
     files = metadata if isinstance(metadata, FrameFiles) else read_frame_files(metadata)
@@ -157,10 +78,14 @@ def consistency(
     policy = test_set.label_policy if class_map is None else class_map.describe()
     rows: list[dict[str, Any]] = []
     missing = {}
+    windows = sorted({0, *k}) if write else list(k)
+    kept = _add_settings(store, test_set, sets, windows, class_map) if write else {}
     for one in models:
         answers = _answers(store, one, test_set, class_map)
         guess = np.where(at >= 0, answers[np.maximum(at, 0)], -3)
-        result = pm_k(sets, guess, k, level=level)
+        result = pm_k(sets, guess, windows, level=level)
+        for row, window in enumerate(windows if write else ()):
+            _add_cell(store, one, name, kept[window], result.right[row], result.counted)
         undecided = int((guess == UNDECIDED).sum()) if class_map is not None else 0
         missing[one] = result.missing
         about = {"model": one, "setting": name, "rule": sets.rule, "undecided": undecided}
@@ -176,6 +101,7 @@ def consistency(
         unlabelled=files.unlabelled,
         reviewed=files.reviewed,
         level=level,
+        written=tuple(one.setting for one in kept.values()),
     )
 
 
@@ -196,6 +122,9 @@ class FrameConsistency(Result):
     """Whether the metadata has a list of reviewed frames."""
     level: float
 
+    written: tuple[str, ...] = ()
+    """Settings that were added to the store."""
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "rule": self.rule,
@@ -205,7 +134,7 @@ class FrameConsistency(Result):
             "anchors_without_labels": list(self.unlabelled),
             "consistency": records(self.frame),
             "missing_frames": {name: list(own) for name, own in self.missing.items()},
-        }
+        } | ({"written": list(self.written)} if self.written else {})
 
     def tables(self) -> Iterable[Table]:
         judged = {
@@ -228,6 +157,8 @@ class FrameConsistency(Result):
             if own:
                 notes.append(f"{name}: no prediction for {', '.join(own[:5])}{more}")
 
+        if self.written:
+            notes.append(f"Settings of the store now: {', '.join(self.written)}.")
         yield Table.of(
             f"Consistency on {self.setting}",
             self.frame,
@@ -260,10 +191,12 @@ def _rows(result: PmK) -> Iterable[dict[str, Any]]:
 def _only(store: PredictionStore, files: FrameFiles) -> str:
     """The one setting of the store that has these frames."""
     anchors = set(files.frames)
+    made = {id for id, one in store.records().items() if one.window is not None}
     fits = [
         name
         for name in store.settings()
-        if not anchors.isdisjoint(map(frame_key, store.test_set(name).examples))
+        if name not in made
+        and not anchors.isdisjoint(map(frame_key, store.test_set(name).examples))
     ]
     if len(fits) != 1:
         seen = f"settings {', '.join(fits)} do" if fits else "none of its settings does"
@@ -285,124 +218,55 @@ def _answers(
     return answers
 
 
-def read_frame_files(paths: Iterable[str | Path]) -> FrameFiles:
-    """Read the metadata of one test set, given in any number of files."""
-    read = [(Path(path), _read(Path(path))) for path in paths]
-    by_kind: dict[str, list[tuple[Path, Any]]] = {}
-    for path, value in read:
-        by_kind.setdefault(_kind(path, value), []).append((path, value))
-    if "anchors" in by_kind:
-        return _ytbb(by_kind)
-    frames = {
-        frame_key(anchor): tuple(map(frame_key, own))
-        for _, value in by_kind.get("frames", [])
-        for anchor, own in value.items()
-    }
-    labels = {
-        frame_key(frame): tuple(own)
-        for _, value in by_kind.get("labels", [])
-        for frame, own in value.items()
-    }
-    if not frames or not labels:
-        lacking = "{anchor: [frames]}" if labels else "{frame: [labels]}"
-        raise InputError(f"{', '.join(str(p) for p, _ in read)}: also give the file of {lacking}")
-    return FrameFiles(frames=frames, labels=labels)
+_SAME = ("info", "spec", "preprocessing", "model_details", "identity", "seed", "backend")
 
 
-def _read(path: Path) -> Any:
-    try:
-        if path.stat().st_size > _LIMIT:
-            raise InputError(f"{path}: too large for metadata of frames")
-        text = path.read_text(encoding="utf-8")
-        if path.suffix.lower() == ".csv":
-            return list(csv.DictReader(io.StringIO(text, newline="")))
-        return json.loads(text)
-    except (OSError, ValueError, RecursionError, csv.Error) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path}: cannot be read as metadata of frames: {error}") from None
-
-
-def _kind(path: Path, value: Any) -> str:
-    if isinstance(value, list) and value and {"ytid", "time_ms", "label"} <= value[0].keys():
-        return "first"
-    if isinstance(value, dict) and value and isinstance(value.get("annotations"), list):
-        rows, names = value["annotations"], value.get("labels")
-        if not isinstance(names, list) or not all(_is_annotation(row, len(names)) for row in rows):
-            raise InputError(f"{path}: annotations need a key and numbers of labels")
-        return "pairs" if any("," in row["key"] for row in rows) else "anchors"
-    if isinstance(value, dict) and value:
-        if all(isinstance(v, str) and k.isdigit() for k, v in value.items()):
-            return "names"
-        flat = [one for own in value.values() for one in (own if isinstance(own, list) else [None])]
-        if all(isinstance(one, str) for one in flat):
-            return "frames"
-        if all(isinstance(one, int) and not isinstance(one, bool) for one in flat):
-            return "labels"
-    raise InputError(f"{path}: {_EXPECTED}")
-
-
-def _is_annotation(row: Any, names: int) -> bool:
-    return (
-        isinstance(row, dict)
-        and isinstance(row.get("key"), str)
-        and isinstance(row.get("labels"), list)
-        and all(isinstance(one, int) and 0 <= one < names for one in row["labels"])
-    )
-
-
-def _ytbb(by_kind: dict[str, list[tuple[Path, Any]]]) -> FrameFiles:
-    if "names" not in by_kind:
-        raise InputError(
-            f"{by_kind['anchors'][0][0]}: also give the file of {{number: class name}}"
+def _add_settings(
+    store: PredictionStore,
+    frames: StoredTestSet,
+    sets: FrameSets,
+    windows: Sequence[int],
+    policy: LabelPolicy | None,
+) -> dict[int, StoredTestSet]:
+    """A test set of anchors for every window: an answer is 1 if all within it is right, else 0."""
+    base = frames.record or older_setting(frames.setting)
+    if policy is not None:
+        base = base.under(policy)
+    base = replace(base, test_set=frames.record.test_set if frames.record else frames.setting)
+    found = {}
+    clean: Setting | None = None
+    for k in windows:
+        named = f"{base.id}{'.' if '@' in base.id else '@'}pm-{k}"
+        record = replace(base, window=k, clean=clean, name=named)
+        clean = clean or record
+        found[k] = StoredTestSet(
+            setting=record.id,
+            record=record,
+            examples=sets.anchors,
+            labels=np.ones(len(sets.anchors), dtype=np.int64),
+            fingerprint=f"{frames.fingerprint}:{sets.rule}:pm-{k}",
+            label_policy=f"right on the anchor and on all its frames within ±{k}, judged by "
+            f"{sets.rule}" + (f"; {policy.describe()}" if policy else ""),
+            classes=2,
+            details={"images": f"{frames.fingerprint}:anchors", "frames": frames.setting},
         )
-    numbers = {name: int(number) for number, name in by_kind["names"][0][1].items()}
-    first = _first_labels(by_kind.get("first", []))
-    good = {
-        frame_key(key): marks
-        for key, marks in _marks(by_kind["anchors"])
-        if "good" in marks and not marks & {"bad", "unsure"}
-    }
-    pairs = {
-        tuple(map(frame_key, key.split(",", 1))): marks
-        for key, marks in _marks(by_kind.get("pairs", []))
-    }
-    bad = {anchor for (anchor, _), marks in pairs.items() if "bad-anchor" in marks}
-    labels = {
-        anchor: tuple(
-            sorted(
-                {numbers[m] for m in marks if m in numbers} | first.get(anchor.split("/")[0], set())
-            )
-        )
-        for anchor, marks in good.items()
-        if anchor not in bad
-    }
-    frames: dict[str, list[str]] = {anchor: [] for anchor, own in labels.items() if own}
-    for (anchor, frame), marks in pairs.items():
-        if anchor in frames and "similar" in marks and not marks & _FAULTS:
-            frames[anchor].append(frame)
-    return FrameFiles(
-        frames={anchor: tuple(own) for anchor, own in frames.items()},
-        labels={anchor: own for anchor, own in labels.items() if own},
-        reviewed="pairs" in by_kind,
-        unlabelled=tuple(anchor for anchor, own in labels.items() if not own),
-    )
-
-
-def _marks(files: list[tuple[Path, Any]]) -> Iterable[tuple[str, set[str]]]:
-    for _, value in files:
-        for row in value["annotations"]:
-            yield row["key"], {value["labels"][one] for one in row["labels"]}
-
-
-def _first_labels(files: list[tuple[Path, Any]]) -> dict[str, set[int]]:
-    swapped = {22: 23, 23: 22}
-    found: dict[str, set[int]] = {}
-    for path, rows in files:
-        for row in rows:
-            try:
-                label = int(row["label"])
-            except (TypeError, ValueError):
-                raise InputError(f"{path}: label {row['label']!r} is not a number") from None
-            found[f"{row['ytid']}_{row['time_ms']}"] = {swapped.get(label, label)}
+        if record.id not in store.settings():
+            store.add_test_set(found[k])
     return found
+
+
+def _add_cell(
+    store: PredictionStore,
+    model: str,
+    frames: str,
+    test_set: StoredTestSet,
+    right: NDArray[np.bool_],
+    counted: NDArray[np.bool_],
+) -> None:
+    """Which anchors are right, those that lack a frame as unreadable ones."""
+    source = store.cell(model, frames) or {}
+    record = {key: source[key] for key in _SAME if key in source}
+    store.write_part(model, test_set.setting, 0, part_from_top(right.astype(np.int64), counted))
+    more = {"status": "complete", "consistency_of": frames, "n": len(test_set)}
+    policy = {"label_policy": test_set.label_policy, "fingerprint": test_set.fingerprint}
+    store.write_cell(model, test_set.setting, record | more | policy)

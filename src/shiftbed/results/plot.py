@@ -38,6 +38,7 @@ from shiftbed.results.predictiveness import predictiveness
 from shiftbed.results.trajectories import trajectories
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED, Testbed, choose, open_testbed, testbed_from_store
+from shiftbed.testbed.select import Choice
 
 DEFAULTS: dict[str, Any] = {
     "scale": "logit",
@@ -56,6 +57,8 @@ DEFAULTS: dict[str, Any] = {
     "xlim": None,
     "ylim": None,
     "run": (),
+    "against": None,
+    "all": False,
 }
 """Options of charts; one that has its default counts as not given."""
 _FIT = ("shift", "scale", "fit_on", "threshold", "full_id", "knee", "on_boundary")
@@ -149,7 +152,7 @@ def chart(
     Traceback (most recent call last):
     ...
     shiftbed.errors.InputError: the relative chart takes no option 'by'; it takes shift, scale, \
-fit_on, threshold, full_id, knee, on_boundary, highlight
+fit_on, threshold, full_id, knee, on_boundary, only, highlight
     """
     if name not in CHARTS:
         raise unknown("chart", name, CHARTS)
@@ -254,9 +257,14 @@ def _scatter(source: Source, shift: Shift | None, **options: Any) -> Chart:
 
 
 def _relative(
-    source: Source, shift: Shift | None, highlight: Sequence[str] = (), **options: Any
+    source: Source,
+    shift: Shift | None,
+    only: Choice = "all",
+    highlight: Sequence[str] = (),
+    **options: Any,
 ) -> Chart:
-    return relative(source.testbed, _line(source, shift, options), highlight=highlight)
+    line = _line(source, shift, options)
+    return relative(source.testbed, line, only=only, highlight=highlight)
 
 
 def _trajectories(
@@ -309,15 +317,20 @@ CHARTS: dict[str, _Maker] = {
         ),
         in_page=False,
     ),
-    "relative": _Maker(title="ρ and τ", make=_relative, takes=(*_FIT, "highlight"), in_page=False),
+    "relative": _Maker(
+        title="ρ and τ", make=_relative, takes=(*_FIT, "only", "highlight"), in_page=False
+    ),
     "synthetic": _Maker(
         title="Synthetic and natural shifts",
-        make=lambda source, shift, **star: synthetic(source.testbed, _usual(source, shift), **star),
-        takes=("shift", "highlight"),
+        make=lambda source, shift, **more: synthetic(source.testbed, _usual(source, shift), **more),
+        takes=("shift", "against", "only", "highlight"),
         in_page=False,
     ),
     "grid": _Maker(
-        title="Models and settings", make=lambda source, _: grid(source.testbed), in_page=False
+        title="Models and settings",
+        make=lambda source, _, **more: grid(source.testbed, **more),
+        takes=("only", "all"),
+        in_page=False,
     ),
     "multiples": _Maker(
         title="All shifts",

@@ -55,6 +55,10 @@ def title_of(bed: "Testbed", setting: str) -> str:
             name = what.id
         where = ", on disk" if what.on_disk else ""
         return f"{_title(record.test_set)}, {name}{where}"
+    if record is not None and record.mean_of and record.clean is not None:
+        name = setting.removeprefix(f"{record.clean.id}+").removesuffix("@disk").replace("_", " ")
+        where = ", on disk" if setting.endswith("@disk") else ""
+        return f"{_title(record.test_set)}, {name}{where}"
     titles = [
         s.title for s in bed.shifts if s.target == setting and _words(setting) in _words(s.title)
     ]

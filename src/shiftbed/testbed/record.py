@@ -90,12 +90,16 @@ class Testbed:
         raise unknown(f"model in {self.name}", model, names)
 
     def setting_index(self, setting: str) -> int:
-        """Column of that setting; another name of the same test set will do."""
+        """Column of that setting; another name of the same test set will do.
+
+        So will what was done to it (``avg_pgd`` for ``val+avg_pgd``) where only one has that.
+        """
         if setting not in self._columns_of:
             found = find_setting(self.settings, setting)
-            if found is None:
+            at = _place_of(setting, self.settings) if found is None else self._columns_of[found]
+            if at is None:
                 raise unknown(f"setting in {self.name}", setting, self.settings)
-            setting = found
+            return at
         return self._columns_of[setting]
 
     @cached_property
@@ -130,10 +134,11 @@ class Testbed:
             for setting in (*name.source, name.target):
                 self.setting_index(setting)
             return name
-        for one in self.shifts:
-            if one.name == name:
-                return one
-        raise unknown(f"shift in {self.name}", name, [one.name for one in self.shifts])
+        names = [one.name for one in self.shifts]
+        at = _place_of(name, names)
+        if at is None:
+            raise unknown(f"shift in {self.name}", name, names)
+        return self.shifts[at]
 
     def scores(self, level: float = 0.95) -> pl.DataFrame:
         """Long table: model, setting, metric, value, low, high, n (Clopper–Pearson intervals)."""
@@ -390,6 +395,14 @@ class Testbed:
             n=self.n[rows],
             results=results,
         )
+
+
+def _place_of(name: str, names: Sequence[str]) -> int | None:
+    """Where a name is, or the only one that ends with it after a plus; None if nowhere."""
+    if name in names:
+        return names.index(name)
+    longer = [i for i, one in enumerate(names) if one.endswith(f"+{name}")]
+    return longer[0] if len(longer) == 1 else None
 
 
 def _knee(knee: float | str | None) -> float | None:

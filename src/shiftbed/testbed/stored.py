@@ -1,5 +1,6 @@
 """A prediction store as a testbed: accuracies, who was right on which image, and probes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,17 +8,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
-from shiftbed.records import ImageResults, Shift
+from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.store.store import StoredTestSet
+from shiftbed.testbed.averages import with_averages
 from shiftbed.testbed.record import Testbed
 
 
 def testbed_from_store(store: PredictionStore) -> Testbed:
     """Top-1 accuracies of all complete cells, with per-image results for paired intervals.
 
-    Probes of these models are settings too, SETTING:METRIC, and listed in ``Testbed.metrics``.
+    Probes of these models are settings too, SETTING:METRIC, and listed in ``Testbed.metrics``; so
+    are means over severities, corruptions and attacks (``averages.py``).
     Models are baseline models unless the testbed says otherwise (``in_fit_set``).
     """
     records = [r for r in store.cells() if r.get("status") == "complete"]
@@ -53,22 +56,24 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
             ids=np.array(test_set.examples),
         )
     info = {r["model"]: r.get("info", {}) for r in records} | about.get("models", {})
+    kept = {id: one for id, one in store.records().items() if id in settings}
     probes = _probes(store, names)
     if probes:
         value = np.column_stack([value, *(one[0] for one in probes.values())])
         n = np.column_stack([n, *(one[1] for one in probes.values())])
-    return Testbed(
+    bed = Testbed(
         name=str(about.get("name", "store")),
         title=f"{about.get('name', 'A prediction store')}: {len(names)} models",
         models=_models(names, info),
         settings=(*settings, *probes),
         value=value,
         n=n,
-        shifts=_shifts(about, settings),
-        records={id: one for id, one in store.records().items() if id in settings},
+        shifts=(*_shifts(about, settings), *_consistency(kept)),
+        records=kept,
         metrics={name: name.rpartition(":")[2] for name in probes},
         results=results,
     )
+    return with_averages(bed)
 
 
 def _images(test_set: StoredTestSet) -> str:
@@ -135,3 +140,12 @@ def _shifts(about: dict[str, Any], settings: list[str]) -> tuple[Shift, ...]:
         if {*shift.source, shift.target} <= set(settings):
             found.append(shift)
     return tuple(found)
+
+
+def _consistency(records: Mapping[str, Setting]) -> list[Shift]:
+    """From pm-0 to every pm-k that is there: both are kept by ``consistency``."""
+    return [
+        Shift(name=id, kind=one.kind, source=(one.clean.id,), target=id)
+        for id, one in records.items()
+        if one.kind == "consistency" and one.clean is not None and one.clean.id in records
+    ]

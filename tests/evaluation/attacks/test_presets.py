@@ -1,6 +1,7 @@
 """Names, sizes, presets and records."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,7 +88,10 @@ def test_taori2020s_four_attacks():
         assert attack.random_start
         assert attack.clamp
         assert attack.target == "label"
+        assert attack.keep == "last"  # an image counts by the last iterate, as it ran them
         assert attack_from_name(attack.id) == attack
+        released = PRESETS[name.replace("taori2020", "taori2020-released")]
+        assert released == replace(attack, target="own", clamp=False)
 
 
 def test_wenzel2022s_attacks():

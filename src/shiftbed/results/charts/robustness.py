@@ -16,6 +16,7 @@ from shiftbed.results.correlation import NATURAL, correlate
 from shiftbed.results.predictors import MARKED, predictors
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.testbed.record import Testbed
+from shiftbed.testbed.select import Choice, choose
 
 _AXES = (
     Reference(name="", slope=0.0, intercept=0.0),
@@ -27,17 +28,31 @@ _MOST = 100
 """Models in a grid, the most accurate first."""
 
 
-def relative(testbed: Testbed, baseline: Baseline, *, highlight: Sequence[str] = ()) -> Dots:
-    """Effective against relative robustness of all models derived from another one.
+def _chosen(testbed: Testbed, only: Choice) -> list[str]:
+    return testbed.models.filter(pl.Series(choose(testbed.models, only)))["model"].to_list()
+
+
+def relative(
+    testbed: Testbed,
+    baseline: Baseline,
+    *,
+    only: Choice = "all",
+    highlight: Sequence[str] = (),
+) -> Dots:
+    """Effective against relative robustness of all models derived from another one, or of some.
 
     taori2020, Section 2: a robust intervention should have ρ > 0 *and* τ > 0.
     """
     table = testbed.robustness([baseline]).filter(
-        pl.col("relative").is_not_null() & pl.col("effective").is_not_null()
+        pl.col("relative").is_not_null() & pl.col("effective").is_not_null(),
+        pl.col("model").is_in(_chosen(testbed, only)),
     )
     if not len(table):
         shift = baseline.shift
-        raise InputError(f"{testbed.name} has no model derived from another one on {shift!r}")
+        which = "" if isinstance(only, str) and only == "all" else ", among those asked for,"
+        raise InputError(
+            f"{testbed.name} has no model{which} derived from another one on {shift!r}"
+        )
     rho, tau = 100 * table["effective"].to_numpy(), 100 * table["relative"].to_numpy()
     both = int(((rho > 0) & (tau > 0)).sum())
     ends = [100 * table[c].fill_null(np.nan).to_numpy() for c in ("low", "high")]
@@ -58,21 +73,32 @@ def relative(testbed: Testbed, baseline: Baseline, *, highlight: Sequence[str] =
     )
 
 
-def synthetic(testbed: Testbed, natural: Shift, *, highlight: Sequence[str] = ()) -> Dots:
-    """ρ on a natural shift over ρ on the synthetic one that it correlates best with.
+def synthetic(
+    testbed: Testbed,
+    natural: Shift,
+    *,
+    against: str | None = None,
+    only: Choice = None,
+    highlight: Sequence[str] = (),
+) -> Dots:
+    """ρ on a natural shift over ρ on the shift ``against``, or on the synthetic one that it
+    correlates best with.
 
     Models of standard training, which the lines go through, are left out where there are others
-    (taori2020, Appendix H).
+    (taori2020, Appendix H), unless ``only`` says which models are meant.
     """
     shifts = [s.name for s in testbed.shifts if s.kind not in NATURAL and len(s.source) == 1]
+    if against is not None:
+        shifts = [testbed.shift(against).name]
     if not shifts:
         raise InputError(f"{testbed.name} has no synthetic shift")
     few = int((testbed.models["kind"] != "standard").sum()) < 3
-    some = "all" if few else "kind!=standard"
+    some = only if only is not None else "all" if few else "kind!=standard"
     found = correlate(testbed, synthetic=shifts, natural=[natural.name], models=some).frame
     ranked = found.filter(pl.col("r").is_finite()).sort("r", descending=True)
     if not len(ranked):
-        raise InputError(f"no synthetic shift of {testbed.name} has ρ for three models")
+        named = f"{against!r}" if against else "no synthetic shift"
+        raise InputError(f"{named} of {testbed.name} has {'no ' * bool(against)}ρ for three models")
     best = [f"{r['synthetic']} (r {r['r']:.2f}, n = {r['n']})" for r in ranked.head(2).to_dicts()]
     name = str(ranked["synthetic"][0])
     rho = {
@@ -80,7 +106,7 @@ def synthetic(testbed: Testbed, natural: Shift, *, highlight: Sequence[str] = ()
         for which, one in (("x", testbed.shift(name)), ("y", natural))
     }
     both = rho["x"].join(rho["y"], on=["model", "kind"]).drop_nulls()
-    both = both.filter(pl.lit(few) | (pl.col("kind") != "standard"))
+    both = both.filter(pl.col("model").is_in(_chosen(testbed, some)))
     x, y = 100 * both["effective"].to_numpy(), 100 * both["effective_right"].to_numpy()
     overall = pearson(x, y)[0]
     kinds = []
@@ -99,19 +125,30 @@ def synthetic(testbed: Testbed, natural: Shift, *, highlight: Sequence[str] = ()
         lines=_AXES,
         labelled=_named(testbed, highlight),
         reading=f"r = {overall:.2f} over {len(both)} models; by kind: {', '.join(kinds)}.",
-        notes=(f"Best synthetic shifts for {natural.name}: {', '.join(best)}.",),
+        notes=() if against else (f"Best synthetic shifts for {natural.name}: {', '.join(best)}.",),
         citation=testbed.citation,
     )
 
 
-def grid(testbed: Testbed) -> Heatmap:
-    """Accuracies of models in the settings of the testbed's shifts, the best models on top."""
+def grid(testbed: Testbed, *, only: Choice = "all", all: bool = False) -> Heatmap:
+    """Accuracies of models in the settings of the testbed's shifts, the best models on top.
+
+    ``all``: every model, in every setting that was evaluated, each severity of a corruption too
+    (taori2020, Figure 7).
+    """
     used = dict.fromkeys(s for shift in testbed.shifts for s in (*shift.source, shift.target))
+    first = next(iter(used), testbed.settings[0])
+    if all:
+        used = dict.fromkeys(s for s in testbed.settings if s not in testbed.derived)
     settings = [s for s in used if s not in testbed.metrics] or list(testbed.settings)
-    order = np.argsort(-np.nan_to_num(testbed.accuracy(settings[0]), nan=-1.0), kind="stable")
-    rows = order[:_MOST]
+    wanted = np.flatnonzero(choose(testbed.models, only))
+    if not len(wanted):
+        raise InputError(f"no model of {testbed.name} is left to draw")
+    x = np.nan_to_num(testbed.accuracy(first)[wanted], nan=-1.0)
+    order = wanted[np.argsort(-x, kind="stable")]
+    rows = order if all else order[:_MOST]
     values = np.stack([100 * testbed.accuracy(s)[rows] for s in settings], axis=1)
-    more = len(testbed.models) - len(rows)
+    more = len(order) - len(rows)
     return Heatmap(
         title=f"{testbed.title or testbed.name}: accuracies (%)",
         rows=tuple(testbed.model_names[i] for i in rows),
