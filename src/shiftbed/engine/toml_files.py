@@ -18,6 +18,7 @@ READING = (
     "label_column",
     "group_column",
     "id_column",
+    "caption_column",
     "classes",
     "labels",
     "layout",

@@ -1,8 +1,9 @@
 """CLIP-style training: images and captions towards each other, by open_clip's loss.
 
 The image tower is the recipe's network, its head turned into a projection; the text tower is a
-small transformer of open_clip with its tokenizer. Captions come from class names by templates, or
-from a file. What answers test images compares them with prompts (zero-shot).
+small transformer of open_clip with its tokenizer. Captions come with the images (pairs without a
+class: ``caption_column`` of a data set), from a file, or from class names by templates; a mix may
+have examples of both kinds. What answers test images compares them with prompts (zero-shot).
 """
 
 import math
@@ -20,6 +21,7 @@ from torch.nn import functional
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.compat import ensure_torchvision
+from shiftbed.evaluation.data.raw_examples import read_classes
 from shiftbed.evaluation.models.from_open_clip import TEMPLATES
 from shiftbed.evaluation.models.modules import ZeroShot
 from shiftbed.evaluation.models.torch_model import seeded
@@ -65,10 +67,14 @@ def read_captions(
     them, with or without ``DATA/`` in front.
     """
     known = dict(read_column(file, "caption", "captions").iter_rows())
-    texts = of_examples(known, examples, f"{file}: no caption")
-    distinct = sorted(set(texts))
-    place = {text: at for at, text in enumerate(distinct)}
-    return cut(distinct), np.array([place[text] for text in texts])
+    return distinct(of_examples(known, examples, f"{file}: no caption"), cut)
+
+
+def distinct(texts: Sequence[str | None], cut: Tokenizer) -> tuple[Tensor, NDArray[np.int64]]:
+    """(U, L) the distinct ones among texts, and (N,) which one each is, −1 for none."""
+    every = sorted({text for text in texts if text})
+    place = {text: at for at, text in enumerate(every)}
+    return cut(every), np.array([place.get(text or "", -1) for text in texts])
 
 
 COLDEST = math.log(100.0)
@@ -147,13 +153,16 @@ class Contrastive(Objective):
     ``width`` of the common space, ``text_width``, ``text_layers``, ``text_heads`` and
     ``context_length`` of the text tower. ``templates`` have ``{}`` for the class (open_clip models'
     prompts here, by default); each time an example is seen one is drawn. ``class_names`` replace
-    the data set's own. ``captions``: a CSV or Parquet file with columns ``example`` and ``caption``
-    to train on in place of templates; prompts still evaluate.
+    the data set's own: names, or a file with one per line; pairs without classes need them, in the
+    order of the test sets' labels. Captions that come with the data are trained on in place of
+    templates, or those of ``captions``, a CSV or Parquet file with columns ``example`` and
+    ``caption``; prompts still evaluate.
 
     Later stages start from ``plain_classifier``; the text tower is not handed on.
     """
 
     remembered = ("calls",)
+    needs_labels = False
 
     def __init__(
         self,
@@ -163,7 +172,7 @@ class Contrastive(Objective):
         text_heads: int = 4,
         context_length: int = 24,
         templates: Sequence[str] = TEMPLATES,
-        class_names: Sequence[str] | None = None,
+        class_names: Sequence[str] | str | None = None,
         captions: str | None = None,
     ) -> None:
         sizes = (width, text_width, text_layers, text_heads, context_length)
@@ -177,7 +186,7 @@ class Contrastive(Objective):
         self.templates = templates_of(templates)
         self.class_names, self.captions = class_names, captions
         self.which: NDArray[np.int64] | None = None
-        """The caption of each row of the training data, where they come from a file."""
+        """The caption of each row of the training data, −1 for templates; None: of all."""
         self.calls = 0
 
     def begin(self, setup: Setup) -> nn.Module:
@@ -193,9 +202,14 @@ class Contrastive(Objective):
         self.prompts = cut(texts).view(len(names), len(self.templates), -1)
         self.seed, self.criterion = setup.seed, ClipLoss()
         self.texts, self.which = self.prompts.flatten(0, 1), None
+        own = setup.data.captions
         if self.captions is not None:
             file = Path(setup.base) / self.captions
             self.texts, self.which = read_captions(file, setup.data.examples, cut)
+        elif any(own):
+            tokens, which = distinct(own, cut)
+            self.texts = torch.cat([self.texts, tokens])
+            self.which = np.where(which < 0, -1, which + len(self.texts) - len(tokens))
         with seeded(setup.seed):
             head = setup.heads[0]
             become(head, nn.Linear(head.in_features, self.width))
@@ -206,24 +220,35 @@ class Contrastive(Objective):
         return ImageText(setup.network, head, text).to(device)
 
     def _names(self, setup: Setup) -> Sequence[str]:
-        names = self.class_names or setup.data.parts[0].classes
-        if not names or len(names) != setup.classes:
+        labelled = bool((setup.data.labels >= 0).any())
+        own = [part.classes for part in setup.data.parts if part.classes]
+        names: Sequence[str] | None = own[0] if own else None
+        if isinstance(self.class_names, str):
+            names = read_classes(Path(setup.base) / self.class_names)
+        elif self.class_names:
+            names = self.class_names
+        if not names or (labelled and len(names) != setup.classes):
+            of = f"each of the {setup.classes}" if labelled else "the"
             raise InputError(
-                f"objective 'contrastive' needs a name for each of the {setup.classes} classes, "
-                f"got {len(names or ())}: class_names = [[…]]"
+                f"objective 'contrastive' needs a name for {of} classes, "
+                f"got {len(names or ())}: class_names = [[…]], or a file with one per line"
             )
         return [str(name).replace("_", " ") for name in names]
 
+    def outputs(self, classes: int) -> int:
+        return len(self.prompts)
+
     def tokens(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Distinct captions (U, L), and which one each example (B,) has now."""
-        if self.which is not None:
-            which = self.which[batch.rows]
-        else:
+        found = None if self.which is None else self.which[batch.rows]
+        if found is None or (found < 0).any():
             keys = keys_of(batch.rows.tolist(), self.seed, "caption", self.calls)
             drawn = (uniforms(keys, 1)[:, 0] * len(self.templates)).astype("int64")
-            which = batch.labels.cpu().numpy() * len(self.templates) + drawn
-        distinct, place = torch.unique(torch.from_numpy(which), return_inverse=True)
-        return self.texts[distinct], place
+            made = batch.labels.cpu().numpy() * len(self.templates) + drawn
+            found = made if found is None else np.where(found < 0, made, found)
+        which = found
+        used, place = torch.unique(torch.from_numpy(which), return_inverse=True)
+        return self.texts[used], place
 
     def loss(self, network: nn.Module, batch: TrainingBatch) -> Tensor:
         assert isinstance(network, ImageText)

@@ -86,6 +86,8 @@ class Objective(_Remembering, ABC):
     clean_first: bool = False
     """Whether ``batch.pixels`` is only cropped and flipped, and ``views`` are augmentations of it
     (AugMix); otherwise each is an augmentation of its own."""
+    needs_labels: bool = True
+    """Whether every training example must have a class."""
     on_features: bool = False
     """Whether ``loss`` asks nothing of the network but ``network(batch.pixels)``, so that a head
     can be trained on features computed once."""

@@ -75,6 +75,13 @@ class TrainingData:
             whole.update(np.ascontiguousarray(column).tobytes())
         return whole.hexdigest()
 
+    @property
+    def captions(self) -> list[str | None]:
+        """(N,) the caption of each example, where its data set has any."""
+        places = zip(self.source.tolist(), self.rows.tolist(), strict=True)
+        own = [part.captions for part in self.parts]
+        return [None if (of := own[part]) is None else of[row] for part, row in places]
+
     def load(self, at: int) -> Image.Image:
         """One picture."""
         part = self.parts[int(self.source[at])]
@@ -155,7 +162,11 @@ def _selected(name: str, test_set: TestSet, selection: Mapping[str, Any], base: 
 
 def _together(chosen: Mapping[str, tuple[TestSet, Rows]]) -> TrainingData:
     """Chosen rows of data sets as one, over one label space, in the order of their ids' hash."""
-    spaces = {part: test_set.classes for part, (test_set, _) in chosen.items()}
+    spaces = {
+        part: test_set.classes
+        for part, (test_set, _) in chosen.items()
+        if test_set.captions is None or (test_set.labels >= 0).any()
+    }
     if len(set(spaces.values())) > 1:
         sizes = ", ".join(f"{part}: {len(c or ())} classes" for part, c in spaces.items())
         raise InputError(f"a mix needs one label space; give both the same classes ({sizes})")
@@ -165,7 +176,7 @@ def _together(chosen: Mapping[str, tuple[TestSet, Rows]]) -> TrainingData:
     labels = np.concatenate([test_set.labels[rows] for test_set, rows in chosen.values()])
     ids = [f"{part}/{t.examples[row]}" for part, (t, some) in chosen.items() for row in some]
     order = ranked(ids, "order")
-    known = next(iter(spaces.values()))
+    known = next(iter(spaces.values()), None)
     return TrainingData(
         name="+".join(names),
         parts=tuple(test_set for test_set, _ in chosen.values()),
@@ -173,7 +184,7 @@ def _together(chosen: Mapping[str, tuple[TestSet, Rows]]) -> TrainingData:
         source=source[order],
         rows=rows[order],
         labels=labels[order].astype(np.int64),
-        classes=len(known) if known else int(labels.max(initial=-1)) + 1,
+        classes=len(known) if known else max(int(labels.max(initial=-1)) + 1, 1),
     )
 
 
@@ -188,9 +199,12 @@ def _all_of(path: str, options: Mapping[str, Any]) -> TestSet:
 
 
 def open_data(spec: DataSpec) -> TestSet:
-    """A data set without what is held out, kept for validation, excluded or has no label."""
+    """A data set without what is held out, kept for validation or excluded, and without what has
+    neither label nor caption."""
     test_set = _all_of(spec.path, spec.options)
     left = test_set.labels >= 0
+    if test_set.captions is not None:
+        left |= np.array([one is not None for one in test_set.captions])
     if spec.held_out or spec.validation:
         mine = np.zeros(len(test_set), dtype=bool)
         mine[_rows(test_set, TRAINING, spec.held_out, spec.validation)] = True

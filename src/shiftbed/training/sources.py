@@ -6,6 +6,10 @@ held_out = 0.1                       # of every class, never trained on
 validation = 0.1                     # the same, to choose networks by
 exclude = "kept-out.csv"             # ids in a column 'example', or one per line
 
+[data.pairs]                         # images with texts and no class, for objective "contrastive"
+path = "pairs.csv"                   # or .parquet, or shards: "pairs-{000..099}.tar"
+caption_column = "caption"           # of tars also "txt": the members that end so
+
 [tasks.pacs]                         # all domains of a task of the catalogue: data sets pacs/photo,
 path = "data/PACS"                   # …, settings pacs/photo/held-out, …, and the shifts between
 held_out = 0.2

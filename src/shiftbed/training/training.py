@@ -17,6 +17,7 @@ from torch import nn
 
 from shiftbed.engine.open_setting import OpenSetting
 from shiftbed.engine.plan import Done
+from shiftbed.errors import InputError
 from shiftbed.evaluation.data import Unreadable
 from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.store import PredictionStore
@@ -76,6 +77,12 @@ class Training:
     def _run(self) -> Run:
         arguments = self.task.job.arguments
         objective = make_objective(arguments["objective"])
+        without = int((self.data.labels < 0).sum())
+        if without and objective.needs_labels:
+            raise InputError(
+                f"objective {arguments['objective']['name']!r} needs labels; {without:,} of the "
+                f"{len(self.data):,} examples of {self.data.name!r} have captions only"
+            )
         module: nn.Module = self.network.module
         head_only = arguments["tune"] == "head"
         self.backbone: str | None = None

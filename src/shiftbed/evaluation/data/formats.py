@@ -46,6 +46,7 @@ def open_test_set(
     label_column: str | None = None,
     group_column: str | None = None,
     id_column: str | None = None,
+    caption_column: str | None = None,
     classes: str | Path | Sequence[str] | None = None,
     labels: str | Path | None = None,
     label_sets: LabelSets | None = None,
@@ -66,6 +67,8 @@ def open_test_set(
 
     - ``image_column``, ``label_column``, ``group_column``, ``id_column``: columns, arrays of an
       ``.npz`` or fields of a tar, where the usual names do not decide.
+    - ``caption_column``: texts of images, a column or a field (``txt`` for the members of tars that
+      end so). There need be no labels then, and are none unless ``label_column`` is given.
     - ``classes``: the label space in order: names, a file with one per line, or ``imagenet-1k``
       for its 1,000 synsets. Labels that have names are renumbered to it.
     - ``labels``: labels of an ``.npy`` file. ``label_sets``: several labels per image (ReaL), as
@@ -78,19 +81,22 @@ def open_test_set(
         return spec
     known = split_spec(str(spec)) if isinstance(spec, (str, Path)) else None
     if known is not None:
-        given = (image_column, label_column, group_column, id_column, classes, labels, label_sets)
-        if any(one is not None for one in (*given, layout, root)) or unlabelled:
+        given = (image_column, label_column, group_column, id_column, caption_column, classes)
+        more = (labels, label_sets, layout, root)
+        if any(one is not None for one in (*given, *more)) or unlabelled:
             raise InputError(
                 f"{spec}: how it is read is known from the catalogue; give a name only"
             )
         entry = find(known[0])
         called = None if name in (None, entry.setting, entry.name) else _name(name, "")
         return examine(*known, called=called).test_set
+    unlabelled = unlabelled or (caption_column is not None and label_column is None)
     options = Options(
         image_column=image_column,
         label_column=label_column,
         group_column=group_column,
         id_column=id_column,
+        caption_column=caption_column,
         classes=read_classes(classes),
         labels=labels,
         layout=layout,
@@ -98,6 +104,8 @@ def open_test_set(
         unlabelled=unlabelled,
     )
     usual, found = _find(spec, options)
+    if caption_column is not None and not any(found.captions or ()):
+        raise InputError(f"{found.where}: no image has a caption in {caption_column!r}")
     encoded = _labels(found, options)
     sets = encoded.sets
     if label_sets is not None:
@@ -119,6 +127,7 @@ def open_test_set(
         images=found.images,
         classes=encoded.classes,
         groups=found.groups,
+        captions=found.captions,
         notes=tuple(notes),
         citation=citation,
         licence=licence,

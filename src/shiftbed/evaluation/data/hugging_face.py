@@ -60,7 +60,8 @@ def read_dataset(dataset: Any, where: str, options: Options) -> RawExamples:
     if not len(dataset):
         raise InputError(f"{where}: no rows")
     columns = choose_columns(where, dataset.features.arrow_schema, options)
-    names = [name for name in (columns.label, columns.group, columns.id) if name is not None]
+    wanted = (columns.label, columns.group, columns.id, columns.caption)
+    names = [name for name in wanted if name is not None]
     table = dataset.select_columns(names).with_format("arrow")[:] if names else None
     arrow = dataset.with_format("arrow")
     images = HubImages(dataset=arrow, column=columns.image, rows=np.arange(len(dataset)))

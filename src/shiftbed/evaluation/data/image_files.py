@@ -154,6 +154,7 @@ def read_manifest(path: Path, options: Options) -> RawExamples:
         at_label = _column(path, header, options.label_column, _LABELS, "labels")
     at_group = _optional(path, header, options.group_column, "group")
     at_id = _optional(path, header, options.id_column, None)
+    at_caption = _optional(path, header, options.caption_column, None)
     root = Path(options.root if options.root is not None else path.parent).absolute()
     paths = table.frame[at_path]
     names = [_inside(table.where(row), text, root) for row, text in enumerate(paths)]
@@ -176,6 +177,7 @@ def read_manifest(path: Path, options: Options) -> RawExamples:
         images=FileImages(str(root), tuple(names)),
         labels=labels,
         groups=None if at_group is None else table.frame[at_group].fill_null("").to_list(),
+        captions=None if at_caption is None else table.frame[at_caption].to_list(),
     )
 
 

@@ -41,6 +41,7 @@ class Columns:
     label: str | None
     group: str | None
     id: str | None
+    caption: str | None
     classes: tuple[str, ...] | None
 
 
@@ -147,6 +148,7 @@ def found_in(
         labels=column(columns.label),
         classes=columns.classes,
         groups=column(columns.group),
+        captions=column(columns.caption),
     )
 
 
@@ -162,7 +164,7 @@ def _read_file(path: Path, options: Options) -> _File:
     try:
         with pq.ParquetFile(path) as file:
             columns = choose_columns(str(path), file.schema_arrow, options)
-            names = (columns.label, columns.group, columns.id, columns.path)
+            names = (columns.label, columns.group, columns.id, columns.caption, columns.path)
             table = file.read(columns=[name for name in names if name is not None])
             sizes = [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]
     except FileNotFoundError:
@@ -205,6 +207,7 @@ def choose_columns(where: str, schema: pa.Schema, options: Options) -> Columns:
         label=label,
         group=group,
         id=options.id_column,
+        caption=options.caption_column,
         classes=None if label is None else _class_names(features.get(label)),
     )
 

@@ -31,6 +31,7 @@ class Options:
     label_column: str | None = None
     group_column: str | None = None
     id_column: str | None = None
+    caption_column: str | None = None
     classes: tuple[str, ...] | None = None
     labels: str | Path | None = None
     layout: str | None = None
@@ -40,7 +41,8 @@ class Options:
     @property
     def columns(self) -> tuple[str | None, ...]:
         """What was asked for by name."""
-        return self.image_column, self.label_column, self.group_column, self.id_column
+        named = (self.image_column, self.label_column, self.group_column, self.id_column)
+        return *named, self.caption_column
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,6 +60,8 @@ class RawExamples:
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """What should be there and is not, in words; for sets of which that is known."""
+    captions: Sequence[str | None] | None = None
+    """One per example, where they were asked for."""
     by_name: bool = False
     """Whether the order is that of directories and files, which no list of labels follows."""
 

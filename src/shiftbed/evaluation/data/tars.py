@@ -1,7 +1,8 @@
 """WebDataset tars, read in place: nothing is unpacked, so no name in them reaches the disk.
 
 Members belong together by their name up to the first full stop: ``0001.jpg`` with ``0001.cls``
-(a class number or name) or ``0001.json`` (a field ``label``). Everything else is passed over:
+(a class number or name) or ``0001.json`` (a field ``label``); captions are a member (``0001.txt``)
+or a field of that, where they are asked for. Everything else is passed over:
 links, devices, sparse files, and above all pickles. A name that is absolute or climbs with ``..``
 is refused together with its archive.
 """
@@ -57,6 +58,7 @@ class _Sample:
     """Image fields, such as ``jpg``: offset and size."""
     label: Any = None
     group: Any = None
+    caption: str | None = None
 
 
 def read_tars(paths: list[Path], options: Options) -> RawExamples:
@@ -85,6 +87,7 @@ def read_tars(paths: list[Path], options: Options) -> RawExamples:
         ),
         labels=None if options.unlabelled else labels,
         groups=None if all(group is None for group in groups) else groups,
+        captions=[one.caption for _, one in samples] if options.caption_column else None,
         notes=tuple(notes),
     )
 
@@ -110,13 +113,15 @@ def _index(path: Path, options: Options, passed: "Counter[str]") -> list[_Sample
         if not stem or not ending:
             passed["name without a key and an ending"] += 1
             continue
-        if not is_image and ending not in ("cls", "json"):
+        if not is_image and ending not in ("cls", "json", options.caption_column):
             passed[f".{ending[:20]}"] += 1
             continue
         key = posixpath.join(folder, stem)
         sample = samples.setdefault(key, _Sample(key=key))
         if is_image:
             sample.places[ending] = (member.offset_data, member.size)
+        elif ending == options.caption_column and ending != "json":
+            sample.caption = _text(path, member, read).strip()
         elif ending == "cls":
             sample.label = _text(path, member, read).strip()
         else:
@@ -125,6 +130,8 @@ def _index(path: Path, options: Options, passed: "Counter[str]") -> list[_Sample
             own = [fields[one] for one in wanted if one in fields]
             sample.label = own[0] if own and sample.label is None else sample.label
             sample.group = fields.get(options.group_column or "group")
+            text = fields.get(options.caption_column or "")
+            sample.caption = text if isinstance(text, str) else sample.caption
     return list(samples.values())
 
 

@@ -73,6 +73,8 @@ class TestSet:
     label_sets: tuple[tuple[int, ...], ...] | None = field(repr=False)
     classes: tuple[str, ...] | None = field(repr=False)
     groups: NDArray[Any] | None = field(repr=False)
+    captions: tuple[str | None, ...] | None = field(repr=False)
+    """Texts of the images, where they were asked for; no part of the fingerprint."""
     notes: tuple[str, ...]
     """What was seen and not used, or changed, one line each."""
     citation: str
@@ -92,6 +94,7 @@ class TestSet:
         notes: Sequence[str] = (),
         layout: str | None = None,
         label_sets: tuple[tuple[int, ...], ...] | None = None,
+        captions: Sequence[str | None] | None = None,
     ) -> None:
         where = f"test set {name!r}"
         made = not isinstance(images, Images)
@@ -115,13 +118,14 @@ class TestSet:
             "label_sets": label_sets if label_sets is not None else encoded.sets,
             "classes": encoded.classes,
             "groups": None if groups is None else group_names(groups),
+            "captions": None if captions is None else tuple(one or None for one in captions),
             "notes": tuple(notes),
             "citation": citation,
             "licence": licence,
         }
         for key, value in values.items():
             object.__setattr__(self, key, value)
-        for what in ("images", "label_sets", "groups"):
+        for what in ("images", "label_sets", "groups", "captions"):
             column = getattr(self, what)
             if column is not None and len(column) != len(ids):
                 raise InputError(f"{where}: {len(column)} {what} for {len(ids)} examples")
@@ -219,6 +223,7 @@ class TestSet:
             labels=self.labels[chosen],
             label_sets=None if sets is None else tuple(sets[row] for row in chosen),
             groups=None if self.groups is None else self.groups[chosen],
+            captions=None if self.captions is None else tuple(self.captions[row] for row in chosen),
             images=self.images.take(chosen),
         )
         if "digests" in self.__dict__:
