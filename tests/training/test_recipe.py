@@ -230,7 +230,7 @@ class TestPapers:
         ("name", "networks", "with_extra"),
         [
             ("wenzel2022", 23_328, 31_104),
-            ("shi2023", 3 * (2 * 7 + 7), 63),
+            ("shi2023", 3 * (2 * 7 + 7), 63 + 3 * 14 + 2 * 56),
             ("taori2020", 5 + 3, 8 + 15),
             ("andreassen2021", 6 * 3 * 5 * 2 + 6 * 5 + 2, 230),
             ("fridovich2022", 447, 447),
@@ -266,6 +266,18 @@ class TestPapers:
             assert settings[name].relabel == (name == "imagenet-mapped")
         listed = (ROOT / "recipes" / "imagenet-cifar-10.txt").read_text().split()
         assert listed == [*imagenet_synsets(), *groups("cifar-10")]
+
+    def test_shis_clip_grids(self):
+        """Table 3 and Appendix B.1: two networks, seven sizes, and that at four mixing ratios."""
+        recipe = read_recipe(ROOT / "recipes" / "shi2023.toml")
+        counts = {grid.name: len(grid.jobs) for grid in recipe.grids}
+        assert (counts["clip-yfcc"], counts["clip-laion"]) == (14, 14)
+        assert (counts["clip-imagenet+yfcc"], counts["clip-imagenet+laion"]) == (56, 56)
+        jobs = recipe.jobs(["clip-imagenet+laion"])
+        shares = {job.arguments["data"]["mix"]["imagenet-1k"] for job in jobs}
+        assert shares == {0.01, 0.1, 0.25, 0.5}
+        assert {job.arguments["objective"]["name"] for job in jobs} == {"contrastive"}
+        assert all("cifar-10" not in job.evaluate for job in jobs)
 
     def test_fridovichs_grid_is_that_of_the_released_networks(self):
         """By pruning method and scope, as in the released table of 447 networks."""

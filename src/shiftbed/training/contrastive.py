@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from shiftbed.captioning.classes import read_classes as caption_classes
 from shiftbed.errors import InputError
 from shiftbed.evaluation.compat import ensure_torchvision
-from shiftbed.evaluation.data.raw_examples import read_classes
+from shiftbed.evaluation.data.raw_examples import IMAGENET, read_classes
 from shiftbed.evaluation.models.from_open_clip import TEMPLATES
 from shiftbed.evaluation.models.modules import ZeroShot
 from shiftbed.evaluation.models.torch_model import seeded
@@ -153,10 +154,10 @@ class Contrastive(Objective):
     ``width`` of the common space, ``text_width``, ``text_layers``, ``text_heads`` and
     ``context_length`` of the text tower. ``templates`` have ``{}`` for the class (open_clip models'
     prompts here, by default); each time an example is seen one is drawn. ``class_names`` replace
-    the data set's own: names, or a file with one per line; pairs without classes need them, in the
-    order of the test sets' labels. Captions that come with the data are trained on in place of
-    templates, or those of ``captions``, a CSV or Parquet file with columns ``example`` and
-    ``caption``; prompts still evaluate.
+    the data set's own: names, a file with one per line, or ``imagenet-1k``; pairs without classes
+    need them, in the order of the test sets' labels. Captions that come with the data are trained
+    on in place of templates, or those of ``captions``, a CSV or Parquet file with columns
+    ``example`` and ``caption``; prompts still evaluate.
 
     Later stages start from ``plain_classifier``; the text tower is not handed on.
     """
@@ -223,7 +224,9 @@ class Contrastive(Objective):
         labelled = bool((setup.data.labels >= 0).any())
         own = [part.classes for part in setup.data.parts if part.classes]
         names: Sequence[str] | None = own[0] if own else None
-        if isinstance(self.class_names, str):
+        if self.class_names == IMAGENET:
+            names = [(one.synonyms or (one.name,))[0] for one in caption_classes(IMAGENET)]
+        elif isinstance(self.class_names, str):
             names = read_classes(Path(setup.base) / self.class_names)
         elif self.class_names:
             names = self.class_names
