@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from shiftbed.cli.main import app
+from shiftbed.engine.probe import probe
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models import resolve
 from shiftbed.store import PredictionStore
@@ -103,3 +104,29 @@ def test_what_cannot_be_had_is_said(trained, tmp_path):
     (tmp_path / "x" / "job.json").write_text("{")
     with pytest.raises(InputError, match="JSON cannot be read"):
         resolve(f"run:{tmp_path / 'x'}")
+
+
+def test_every_checkpoint_and_every_model_of_a_testbed_is_probed(trained, tmp_path):
+    folder, jobs = trained
+    store = PredictionStore(folder / "store")
+    asked = {"pairs": 5, "probes": ["amplitude"]}
+    found = probe(folder / "runs", folder / "digits.npz", **asked)
+    run = jobs["network"]
+    wanted = {f"{run.run}@{step}" for step in (3, 6)}
+    assert set(found.frame["model"]) == wanted
+    assert wanted <= set(store.complete_models(store.settings()[0]))
+    text = "name = 'two'\nstore = 'store'\n[[test_sets]]\npath = 'digits.npz'\nname = 'digits'\n"
+    for step in (3, 6):
+        line = f"run:{folder / 'runs' / run.id}?step={step}"
+        text += f"[[models]]\nid = '{line}'\nname = 'after-{step}'\n"
+    (folder / "two.toml").write_text(text)
+    both = probe(str(folder / "two.toml"), folder / "digits.npz", **asked).frame
+    assert sorted(set(both["model"])) == ["after-3", "after-6"]
+    for step in (3, 6):
+        one, two = (
+            frame.filter(model=name)["value"].to_list()
+            for frame, name in ((both, f"after-{step}"), (found.frame, f"{run.run}@{step}"))
+        )
+        assert one == pytest.approx(two)
+    with pytest.raises(InputError, match="no finished run"):
+        probe(tmp_path, folder / "digits.npz")

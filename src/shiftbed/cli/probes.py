@@ -13,7 +13,11 @@ from shiftbed.errors import InputError
 
 
 def probe(
-    models: opt.ModelName,
+    models: str = Argument(
+        metavar="MODEL",
+        help="A model such as timm:resnet18; a testbed.toml (all of its models); or a folder of "
+        "runs that train made (every checkpoint whose weights are there).",
+    ),
     test_set: str = Argument(help="The ID test set: a folder, .npz, …, NAME@DIR."),
     probes: list[str] | None = Option(
         None,
@@ -40,6 +44,10 @@ def probe(
         help="Random projections of the Jacobian; 0: exact (default: exact up to 50 classes, "
         "else 10).",
         min=0,
+    ),
+    normalisation: str | None = Option(
+        None,
+        help="Of the images it measures on: cifar-10 (small images), imagenet, or model (its own).",
     ),
     variant: str = Option("paper", help="High-frequency fraction as in the paper, or as released."),
     seed: int = Option(0, help="Seed of pairs, images and projections.", min=0),

@@ -1,5 +1,6 @@
 """``probe``: how smooth and how steep models are around a test set's images (fridovich2022)."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -10,7 +11,9 @@ import polars as pl
 
 from shiftbed.analysis.intervals import check_level
 from shiftbed.display import Cell, Row, Table, between, number, records
+from shiftbed.engine.cell import open_model as open_listed
 from shiftbed.engine.evaluate import set_name
+from shiftbed.engine.plan import ModelSpec
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data import TestSet, open_test_set
 from shiftbed.evaluation.data.authors import split_spec
@@ -164,6 +167,7 @@ def probe(
     window: float | None = None,
     step: float | None = None,
     projections: int | None = None,
+    normalisation: str | None = None,
     variant: str = "paper",
     seed: int = 0,
     heatmap: bool = False,
@@ -184,14 +188,17 @@ def probe(
     """Probe models on a test set: smoothness along paths between images, the Jacobian, spectra.
 
     - ``models``: one, or a list of several, each a ``Model``, a line such as ``timm:resnet18``, or
-      what ``shiftbed.model`` takes. ``weights`` (a file), ``preprocessing`` (changed fields) and
-      ``device`` are for what is no ``Model`` yet.
+      what ``shiftbed.model`` takes; a testbed.toml is all of its models, a folder of runs that
+      ``train`` made every checkpoint whose weights are there. ``weights`` (a file),
+      ``preprocessing`` (changed fields) and ``device`` are for what is no ``Model`` yet.
     - ``probes``: amplitude, phase, pixel_within, pixel_between, jacobian, or ``"all"``; by default
       amplitude and phase, and none where only pictures are asked for.
     - ``pairs``: paths per probe, images of the Jacobian; by default 5,000 paths of small images,
       7,000 of large ones, 200 pixel paths per class or pair of classes, 400 images.
     - ``window``: half width of the window of low frequencies, as a share of the side. ``step``: ℓ2
-      step of pixel paths. ``projections``: of the Jacobian, 0 for exact. ``variant``: the
+      step of pixel paths. ``projections``: of the Jacobian, 0 for exact. ``normalisation``: of the
+      images that it is measured on, ``cifar-10`` (default for small ones) or ``imagenet``, which
+      makes models comparable whatever they do themselves, or ``model``. ``variant``: the
       high-frequency fraction as in the paper, or as released.
     - ``heatmap``: errors per frequency of noise of ℓ2 length ``norm``, up to frequency ``most``.
       ``spectrum``: of the test set, and of corrupted minus clean images under ``corruptions``;
@@ -207,7 +214,8 @@ def probe(
     if corruptions and not spectrum:
         raise InputError("corruptions are for the spectrum: ask for it as well")
     wanted = _wanted(probes, pictures=heatmap or spectrum or strip)
-    given = list(models) if isinstance(models, list | tuple) else [models]
+    listed = list(models) if isinstance(models, list | tuple) else [models]
+    given = [model for one in listed for model in _several(one)]
     if not given:
         raise InputError("give at least one model")
     if name is not None and len(given) > 1:
@@ -223,7 +231,8 @@ def probe(
     rows: list[dict[str, Any]] = []
     each = []
     for called, model in opened.items():
-        asked = [_made(one, model, window, step, projections, seed) for one in wanted]
+        drawn = (window, step, projections, normalisation, seed)
+        asked = [_made(one, model, *drawn) for one in wanted]
         own: dict[str, Any] = {"name": called, "setting": data.name, "report": report}
         refused = probe_model(where, model, data, asked, pairs=pairs, backend=backend, **own)
         done = [one.name for one in asked if one.name not in refused]
@@ -240,7 +249,8 @@ def probe(
             found = heat_map(where, model, data, **noise, **own)
         picture = None
         if strip:
-            shown = [_made(one, model, window, None, None, seed) for one in FOURIER]
+            drawn = (window, None, None, normalisation, seed)
+            shown = [_made(one, model, *drawn) for one in FOURIER]
             picture = path_strip(model, data, shown, pair=pair)
         each.append(
             ModelProbes(
@@ -270,8 +280,34 @@ def _wanted(probes: str | Sequence[str] | None, *, pictures: bool) -> list[str]:
     return list(PROBES) if "all" in listed else list(dict.fromkeys(listed))
 
 
+def _several(given: Any) -> list[Any]:
+    """The models of a testbed.toml, every checkpoint of a folder of runs, or the one given."""
+    path = Path(given) if isinstance(given, str | PathLike) else None
+    if path is not None and path.suffix == ".toml":
+        from shiftbed.engine.testbed_file import read_testbed_toml
+
+        return list(read_testbed_toml(path).models)
+    if path is None or not path.is_dir():
+        return [given]
+    done = sorted(path.glob("*/done.json"))
+    steps = [(one.parent, json.loads(one.read_text(encoding="utf-8"))["stops"]) for one in done]
+    lines = [
+        f"run:{folder}?step={step}"
+        for folder, stops in steps
+        for step in stops
+        if (folder / f"step-{int(step):08d}.pt").is_file()
+    ]
+    if not lines:
+        raise InputError(f"{path}: no finished run of shiftbed train with weights is in it")
+    return lines
+
+
 def _opened(given: Any, name: str | None, options: dict[str, Any]) -> tuple[str, Model]:
     """The model and its name in the store: its line, unless that does not say which it is."""
+    if isinstance(given, ModelSpec):
+        if options["weights"] is not None or options["preprocessing"]:
+            raise InputError("weights and preprocessing of a testbed's models are in its file")
+        return given.name, open_listed(given, {"device": options["device"], "precision": "float32"})
     model = open_model(given, **options)
     changed = options["weights"] is not None or options["preprocessing"]
     return name or (name_of(given) if isinstance(given, str) and not changed else model.id), model
@@ -294,6 +330,7 @@ def _made(
     window: float | None,
     step: float | None,
     projections: int | None,
+    normalisation: str | None,
     seed: int,
 ) -> Probe:
     drawn = default_projections(model.classes) if projections is None else projections
@@ -303,6 +340,7 @@ def _made(
         w=window if name in FOURIER else None,
         step=step if name.startswith("pixel") else None,
         projections=drawn if name == "jacobian" else None,
+        normalisation=normalisation,
         seed=seed,
     )
 

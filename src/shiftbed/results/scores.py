@@ -414,6 +414,9 @@ def _probe_row(
     frame = read_probe(store, *cell, record["probe"], [column])
     values = frame[column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
     found = probe_mean(metric, values, level)
-    shown = ", ".join(f"{k} {v:g}" for k, v in sorted(record.get("parameters", {}).items()))
+    shown = ", ".join(
+        f"{k} {v}" if isinstance(v, str) else f"{k} {v:g}"
+        for k, v in sorted(record.get("parameters", {}).items())
+    )
     found["note"] = f"{found['note']}; {shown}" if shown else found["note"]
     return found | {"unreadable": int(np.isnan(values).sum())}

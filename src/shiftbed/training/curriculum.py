@@ -33,6 +33,7 @@ _PHASE = re.compile(r"(?P<keep>[a-z]+)(:(?P<count>\d+))?(@(?P<share>\d*\.?\d+))?
 class _Curriculum(Hook):
     """What both have in common: they need the recipe's data, and perhaps a file of scores."""
 
+    on_features = True
     scores: str | None
 
     def _data(self, run: "Run") -> tuple["TrainingData", Floats]:

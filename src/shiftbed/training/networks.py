@@ -12,15 +12,15 @@ conv8          Conv-2/4/6 of Frankle & Carbin (2019) with a fourth pair of layer
                max pooling, then 256, 256, classes; no biases, no normalisation
 resnet18       He et al. (2016), ImageNet's four stages behind a 3×3 stem of stride 1, no max
                pooling in front
-vgg16          Simonyan & Zisserman (2015), configuration D with batch normalisation and one
-               linear layer
+vgg16          Simonyan & Zisserman (2015), configuration D with batch normalisation, the mean
+               over the last 2×2 places instead of a fifth max pooling, and one linear layer
 resnet8 … 56   He et al. (2016), Section 4.2: 6n+2 layers of 16, 32, 64 channels, shortcuts
                without parameters (option A)
 =============  =================================================================================
 
-fridovich2022 trains the first three on CIFAR-10. Keys of the line: ``num_classes`` (10), ``seed``,
-``weights`` (a local state dict), ``size`` and the other fields of preprocessing; ``mode=L`` makes
-the stem take one channel.
+fridovich2022 trains the first three on CIFAR-10, and its released state dicts load
+(``released.py``). Keys of the line: ``num_classes`` (10), ``seed``, ``weights`` (a local state
+dict), ``size`` and the other fields of preprocessing; ``mode=L`` makes the stem take one channel.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,7 +43,9 @@ from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.evaluation.models.spec import stamp
 from shiftbed.evaluation.models.torch_model import TorchModel, seeded, wrap
 from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.evaluation.probes.probe import NORMALISATIONS
 from shiftbed.training.arguments import checked_start, one_of
+from shiftbed.training.released import read_released
 
 if TYPE_CHECKING:
     from shiftbed.evaluation.models.spec import Request
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
 CIFAR_STD = (0.2023, 0.1994, 0.2010)
 """As andreassen2021 (Appendix B.3) normalises CIFAR-10."""
+PIXEL_MEAN, PIXEL_STD = NORMALISATIONS["cifar-10"]
+"""Of CIFAR-10's training pixels, as the code released with fridovich2022 has them: of ``nets:``."""
 
 
 class Block(nn.Module):
@@ -121,7 +125,7 @@ class Plain(nn.Module):
     def __init__(self, features: list[nn.Module], pooled: int, head: list[nn.Module]) -> None:
         super().__init__()
         self.features = nn.Sequential(*features)
-        self.pool = nn.AdaptiveAvgPool2d(pooled)  # nothing at 32 px; other sizes fit by it
+        self.pool = nn.AdaptiveAvgPool2d(pooled)  # the mean over what is left; any size fits by it
         self.classifier = nn.Sequential(*head)
         _initialise(self)
 
@@ -153,11 +157,12 @@ def _conv8(classes: int, channels: int) -> nn.Module:
 def _vgg16(classes: int, channels: int) -> nn.Module:
     features: list[nn.Module] = []
     for width, layers in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        if features:
+            features.append(nn.MaxPool2d(2))
         for _ in range(layers):
             convolution = nn.Conv2d(channels, width, 3, padding=1)
             features += [convolution, nn.BatchNorm2d(width), nn.ReLU()]
             channels = width
-        features.append(nn.MaxPool2d(2))
     return Plain(features, 1, [nn.Linear(channels, classes)])
 
 
@@ -186,9 +191,9 @@ def load(request: "Request") -> TorchModel:
     """``nets:NAME``: weights from a file, or drawn from ``seed``."""
     request.check_keys("weights", "num_classes", "seed")
     name = request.spec.name
-    native = Preprocessing(size=(32, 32), crop="none", mean=CIFAR_MEAN, std=CIFAR_STD)
+    native = Preprocessing(size=(32, 32), crop="none", mean=PIXEL_MEAN, std=PIXEL_STD)
     used = request.preprocess(native)
-    state = None if request.weights is None else read_state(request.weights)
+    state = None if request.weights is None else read_released(request.weights, name)
     classes = request.integer("num_classes") or request.classes or _rows(state) or 10
     with seeded(request.seed):
         network = build(name, classes, used.channels)

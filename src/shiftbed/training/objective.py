@@ -127,6 +127,9 @@ class Hook(_Remembering):
     ``after_epoch``, leaves examples out.
     """
 
+    on_features: bool = False
+    """Whether it asks nothing of the network, so that a head can be trained on features."""
+
     def begin(self, run: "Run") -> None:
         """Before the first step, and after a checkpoint was loaded (``run.step`` > 0)."""
 

@@ -90,7 +90,8 @@ class Training:
         stream: Stream | None = None
         if head_only:
             self.network.freeze_all_but_heads()
-            if objective.on_features and not self.hooks and not arguments["augmentation"]:
+            apart = objective.on_features and all(hook.on_features for hook in self.hooks)
+            if apart and not arguments["augmentation"]:
                 self.backbone = backbone_digest(self.network)
                 stream = self._on_features(self.data)
         if stream is not None:

@@ -37,7 +37,8 @@ def digits(folder):
 def test_against_the_straightforward_loop(folder, digits, tmp_path):
     """Every point's spectrum blended in full, by numpy, in normalised space."""
     model, store = plain_model(folder), PredictionStore(tmp_path)
-    probes = [default_probe(name, (8, 8), points=30) for name in ("amplitude", "phase")]
+    given = {"points": 30, "normalisation": "model"}
+    probes = [default_probe(name, (8, 8), **given) for name in ("amplitude", "phase")]
     assert probe_model(store, model, digits, probes, pairs=6) == {}
     pairs = any_pairs(len(digits), 6)
     inside = window(8, 8, 0.2)
@@ -64,7 +65,8 @@ def test_scores_have_n_and_a_gaussian_interval(folder, digits, tmp_path):
     store = PredictionStore(tmp_path)
     model = torch_model(folder)
     names = ("amplitude", "pixel_within", "pixel_between", "jacobian")
-    probe_model(store, model, digits, [default_probe(n, (8, 8)) for n in names], pairs=40)
+    probes = [default_probe(n, (8, 8), normalisation="model") for n in names]
+    probe_model(store, model, digits, probes, pairs=40)
     metrics = ["amplitude_hff", "amplitude_cd", "pixel_within_hff", "jacobian_norm", "phase_hff"]
     table = scores(store, metrics=metrics)
     row = {r["metric"]: r for r in table.iter_rows(named=True)}

@@ -25,7 +25,8 @@ def test_windows_and_pairs_by_size(size, amplitude, phase, pairs):
 
 def test_all_of_it_can_be_changed():
     probe = default_probe("phase", (32, 32), w=0.3, points=20, seed=4)
-    assert probe.describe() == {"w": 0.3, "points": 20, "seed": 4}
+    given = {"w": 0.3, "points": 20, "normalisation": "cifar-10", "seed": 4}
+    assert probe.describe() == given
     assert default_probe("jacobian", (32, 32), projections=3).describe()["projections"] == 3
 
 

@@ -90,9 +90,28 @@ def read_state(path: Path) -> dict[str, "torch.Tensor"]:
         if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
             found = found[name]
             break
+    if isinstance(found, Mapping):
+        found = {name: _dense(value, path) for name, value in found.items()}
     if not isinstance(found, Mapping) or not all(torch.is_tensor(v) for v in found.values()):
         raise InputError(f"{path}: no state dict (a mapping from names to tensors)")
     return _without(prefixes, dict(found))
+
+
+def _dense(value: Any, path: Path) -> Any:
+    """A tensor kept as (places, values, flat shape, shape) of its non-zero entries, filled up."""
+    import torch
+
+    if not isinstance(value, tuple) or len(value) != 4 or not all(map(torch.is_tensor, value[:2])):
+        return value
+    places, values, flat, shape = value
+    try:
+        whole = torch.zeros(tuple(flat), dtype=values.dtype)
+        whole[places.reshape(-1).long()] = values
+        return whole.reshape(tuple(shape))
+    except (RuntimeError, IndexError, TypeError) as error:
+        raise InputError(
+            f"{path}: a sparse weight does not fit its shape: {brief(error)}"
+        ) from None
 
 
 def refusal(path: str | Path, error: Exception) -> InputError:

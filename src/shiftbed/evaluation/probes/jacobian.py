@@ -18,13 +18,22 @@ from shiftbed.evaluation.models import Model, TorchModel
 Floats = NDArray[np.float64]
 
 
-def exact_squares(model: Model, pixels: NDArray[np.float32], *, batch_size: int = 32) -> Floats:
-    """(N,): ‖J‖²_F of each image (N, C, H, W in [0, 1]), with one backward pass per class."""
+def exact_squares(
+    model: Model,
+    pixels: NDArray[np.float32],
+    *,
+    std: Sequence[float] | None = None,
+    batch_size: int = 32,
+) -> Floats:
+    """(N,): ‖J‖²_F of each image (N, C, H, W in [0, 1]), with one backward pass per class.
+
+    ``std`` of each channel is that of normalised images, by default the model's own.
+    """
 
     def directions(some: slice, classes: int) -> NDArray[np.float32]:
         return np.eye(classes, dtype=np.float32)[None]
 
-    return _squares(model, pixels, directions, batch_size)
+    return _squares(model, pixels, directions, batch_size, std)
 
 
 def projected_squares(
@@ -34,6 +43,7 @@ def projected_squares(
     projections: int = 3,
     seed: int = 0,
     numbers: Sequence[int] | None = None,
+    std: Sequence[float] | None = None,
     batch_size: int = 32,
 ) -> Floats:
     """(N,): unbiased estimates of ‖J‖²_F, the mean over random projections.
@@ -52,7 +62,7 @@ def projected_squares(
         length = np.sqrt((drawn**2).sum(axis=2, keepdims=True))
         return np.asarray(drawn * (np.sqrt(classes) / length), dtype=np.float32)
 
-    return _squares(model, pixels, directions, batch_size) / projections
+    return _squares(model, pixels, directions, batch_size, std) / projections
 
 
 def _squares(
@@ -60,6 +70,7 @@ def _squares(
     pixels: NDArray[np.float32],
     directions: Callable[[slice, int], NDArray[np.float32]],
     batch_size: int,
+    own: Sequence[float] | None = None,
 ) -> Floats:
     """(N,): Σⱼ ‖vⱼᵀJ‖² for the (N or 1, J, classes) directions of some of the images."""
     import torch
@@ -71,7 +82,7 @@ def _squares(
         x = torch_model.tensor(pixels[some]).detach().requires_grad_(True)
         logits = torch_model.module(x)
         v = torch.from_numpy(directions(some, logits.shape[1])).to(logits.device)
-        std = torch.tensor(model.preprocessing.std, device=x.device, dtype=x.dtype)
+        std = torch.tensor(own or model.preprocessing.std, device=x.device, dtype=x.dtype)
         total = np.zeros(len(x))
         for j in range(v.shape[1]):
             keep = j < v.shape[1] - 1

@@ -181,13 +181,14 @@ def measure_paths(
     The two images of a path are transformed once; its points go through the model together.
     ``score`` runs the model on pixels, also outside [0, 1].
     """
-    images = images_of(model, test_set, np.unique(pairs), threads=threads)
+    space = probe.space(model.preprocessing)
+    images = images_of(model, test_set, np.unique(pairs), space, threads=threads)
     rows: list[dict[str, object]] = []
     for first, second in pairs.tolist():
         row: dict[str, object] = {"first": first, "second": second}
         if first in images and second in images:
             pieces = pieces_of(probe, images[first], images[second])
-            pixels = (as_pixels(piece, model.preprocessing) for piece in pieces)
+            pixels = (as_pixels(piece, space) for piece in pieces)
             probability = along(score, pixels)[None]
             magnitude = magnitudes(probability)
             row |= {
@@ -224,22 +225,26 @@ def measure_images(
     squares: dict[int, float] = {}
     if there:
         x = np.stack([pixels[row] for row in there])
+        std = probe.space(model.preprocessing).std
         if probe.projections:
             draws = {"projections": probe.projections, "seed": probe.seed}
-            found = projected_squares(model, x, numbers=there, **draws)
+            found = projected_squares(model, x, numbers=there, std=std, **draws)
         else:
-            found = exact_squares(model, x)
+            found = exact_squares(model, x, std=std)
         squares = dict(zip(there, found.tolist(), strict=True))
     column = pl.Series([squares.get(row) for row in rows.tolist()], dtype=pl.Float64)
     return pl.DataFrame({"first": rows, "square": column})
 
 
 def images_of(
-    model: Model, test_set: TestSet, rows: Rows, *, threads: int = 2
+    model: Model, test_set: TestSet, rows: Rows, space: Preprocessing, *, threads: int = 2
 ) -> dict[int, Floats]:
-    """(C, H, W) normalised images by row; unreadable ones are left out."""
+    """(C, H, W) images by row, as the model takes them and normalised as ``space`` says.
+
+    Unreadable ones are left out.
+    """
     pixels = pixels_of(model, test_set, rows, threads=threads)
-    return {row: normalised(x, model.preprocessing) for row, x in pixels.items()}
+    return {row: normalised(x, space) for row, x in pixels.items()}
 
 
 def pixels_of(
@@ -294,11 +299,12 @@ class _Backends:
         if self.opened:
             return next(iter(self.opened))
         sample: list[Floats] = []
+        space = probe.space(self.model.preprocessing)
         for pair in rows[:10]:
-            images = images_of(self.model, test_set, pair, threads=1)
+            images = images_of(self.model, test_set, pair, space, threads=1)
             if len(images) == 2:
                 piece = next(pieces_of(probe, *(images[row] for row in pair.tolist())))
-                sample.append(as_pixels(piece, self.model.preprocessing))
+                sample.append(as_pixels(piece, space))
                 break
         count = len(rows) * POINTS
         found = choose_backend(self.model, sample, self.asked, images=count, within=False)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.evaluation.probes.paths import POINTS
 from shiftbed.store.probes import PROBES
 
@@ -42,6 +43,11 @@ _USED = {
     "pixel_between": ("step",),
     "jacobian": ("projections",),
 }
+NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "cifar-10": ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
+"""Mean and standard deviation of training pixels, as the released code has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +68,9 @@ class Probe:
     """ℓ2 distance of neighbours on a pixel path, in normalised space."""
     projections: int = 0
     """Random projections per image; 0: the exact Jacobian."""
+    normalisation: str = "model"
+    """The space of images that it measures in: normalised as the pixels of ``cifar-10`` or
+    ``imagenet`` are, whatever the model does, or as the ``model`` itself does."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -75,10 +84,26 @@ class Probe:
             raise InputError(f"the step of a path must be above 0, is {self.step:g}")
         if self.projections < 0:
             raise InputError(f"projections must be at least 0, are {self.projections}")
+        if self.normalisation not in (*NORMALISATIONS, "model"):
+            raise unknown("normalisation", self.normalisation, (*NORMALISATIONS, "model"))
+
+    def space(self, preprocessing: Preprocessing) -> Preprocessing:
+        """A model's preprocessing with the mean and standard deviation it measures in.
+
+        Images of one channel have the mean of the three.
+        """
+        if self.normalisation == "model":
+            return preprocessing
+        mean, std = NORMALISATIONS[self.normalisation]
+        if len(preprocessing.mean) == 1:
+            mean, std = (sum(mean) / 3,), (sum(std) / 3,)
+        if preprocessing.mode == "BGR":
+            mean, std = mean[::-1], std[::-1]
+        return replace(preprocessing, mean=mean, std=std)
 
     def describe(self) -> dict[str, Any]:
         """What its results depend on, as JSON types."""
-        return {name: getattr(self, name) for name in (*_USED[self.name], "seed")}
+        return {name: getattr(self, name) for name in (*_USED[self.name], "normalisation", "seed")}
 
 
 def is_small(size: tuple[int, int]) -> bool:
@@ -91,12 +116,15 @@ def default_probe(name: str, size: tuple[int, int], **changes: Any) -> Probe:
 
     fridovich2022, Section 3: the lowest 40 % of the frequencies per axis on CIFAR-10 (w = 0.2);
     on ImageNet 20 % for phase (w = 0.1) and all for amplitude (w = 0.5). Images whose shorter
-    side is at most 84 px are taken like CIFAR-10's, larger ones like ImageNet's.
+    side is at most 84 px are taken like CIFAR-10's, larger ones like ImageNet's. So is their
+    normalisation: the same function of pixels has the same probes, however it normalises.
     """
     if name not in PROBES:
         raise unknown("probe", name, PROBES)
-    windows = _FOURIER["small" if is_small(size) else "large"]
-    base = Probe(name=name, w=windows.get(name, 0.5))
+    small = is_small(size)
+    windows = _FOURIER["small" if small else "large"]
+    space = "cifar-10" if small else "imagenet"
+    base = Probe(name=name, w=windows.get(name, 0.5), normalisation=space)
     given = {key: value for key, value in changes.items() if value is not None}
     return replace(base, **given)
 

@@ -10,7 +10,8 @@ from PIL import Image, ImageDraw, ImageFont
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
 from shiftbed.evaluation.models import Model
-from shiftbed.evaluation.probes.measure import along, as_pixels, images_of, path_of
+from shiftbed.evaluation.models.base import normalised
+from shiftbed.evaluation.probes.measure import along, as_pixels, path_of, pixels_of
 from shiftbed.evaluation.probes.paths import (
     consistent_distance,
     high_frequency_fraction,
@@ -43,10 +44,10 @@ def path_strip(
     pairs = any_pairs(len(test_set), None, probes[0].seed if probes else 0)
     if not 0 <= pair < len(pairs):
         raise InputError(f"pair must be between 0 and {len(pairs) - 1}, is {pair}")
-    images = images_of(model, test_set, pairs[pair], threads=1)
-    if len(images) < 2:
+    pixels = pixels_of(model, test_set, pairs[pair], threads=1)
+    if len(pixels) < 2:
         raise InputError(f"pair {pair} has an image that cannot be read; choose another one")
-    x0, x1 = (images[row] for row in pairs[pair].tolist())
+    x0, x1 = (pixels[row] for row in pairs[pair].tolist())
     names = tuple(classes) or test_set.classes or model.class_names
     side = max(model.preprocessing.size)
     tile = side * max(1, TILE // side)  # small images are enlarged by a whole number
@@ -70,9 +71,10 @@ def _row(
     tile: int,
     names: Sequence[str],
 ) -> Image.Image:
-    path = path_of(probe, x0, x1)
+    space = probe.space(model.preprocessing)
+    path = path_of(probe, normalised(x0, space), normalised(x1, space))
     shown = sorted({*range(0, len(path), every), len(path) - 1})
-    pixels = as_pixels(path, model.preprocessing)
+    pixels = as_pixels(path, space)
     probability = along(partial(model.logits, within=False), [pixels])
     best = probability.argmax(axis=1)
     hff = float(high_frequency_fraction(magnitudes(probability[None]))[0])
