@@ -1,12 +1,13 @@
-"""The page in headless Chromium: its size, the time until it can be used, the time of a drawing.
+"""The page in headless Chromium: its size, the time until it can be used, the time of each view.
 
     python -m benchmarks.report [--quick] [--json]
 
-Three pages: the 2020 testbed (204 models × 252 settings), timm (1,557 models), and 10,000 simulated
-models. Time to interactive is what the browser itself measures from the start of navigation to the
-end of the page's script, cold, the median over openings. A drawing is the whole scatter painted
-once; a move is what the pointer costs on its way from point to point. Needs Debian's chromium and
-Playwright.
+Three pages: the 2020 testbed (204 models × 252 settings), the published ImageNet testbeds joined
+(2,220 models), and 10,000 simulated models. Time to interactive is what the browser itself measures
+from the start of navigation to the end of the page's script, cold, the median over openings. A
+drawing is the whole scatter painted once; a move is what the pointer costs on its way from point
+to point. A view, a filter, a search and a sort are measured in the page from the change to the
+finished drawing, the median of 7. Needs Debian's chromium and Playwright.
 """
 
 import shutil
@@ -23,6 +24,7 @@ import polars as pl
 import shiftbed as sb
 from benchmarks.common import arguments, report
 from shiftbed.page.report import report as write_report
+from shiftbed.testbed.combine import combine
 
 DRAWING = """() => {
   const canvas = document.getElementById("scatter");
@@ -45,6 +47,50 @@ DRAWING = """() => {
   };
   return [median(() => dispatchEvent(new Event("beforeprint"))), median(hover) / 2];
 }"""
+
+
+CHANGES = """([views]) => {
+  const median = (work) => {
+    const times = [];
+    for (let i = 0; i < 7; i++) {
+      const start = performance.now();
+      work(i);
+      const canvas = document.querySelector("main canvas");
+      canvas?.getContext("2d").getImageData(0, 0, 1, 1);
+      document.body.getBoundingClientRect();
+      times.push(performance.now() - start);
+    }
+    return times.sort((a, b) => a - b)[3];
+  };
+  const show = shiftbed.show;
+  const type = (text) => {
+    const box = document.querySelector("[data-name=search]");
+    box.value = text;
+    box.dispatchEvent(new Event("input"));
+  };
+  const found = {};
+  for (const view of views) {
+    show({ view });
+    if (document.body.dataset.ready === view) found[view] = median(() => show({ view }));
+  }
+  const kinds = (i) => JSON.stringify({ kind: [["standard"], ["intervention"]][i % 2] });
+  show({ view: "scatter" });
+  found["filter a scatter"] = median((i) => show({ filter: kinds(i) }));
+  show({ filter: "" });
+  found["search a scatter"] = median((i) => type(["res", "resn", "net 5", "simulated-12"][i % 4]));
+  show({ view: "leaderboard", search: "" });
+  found["filter a leaderboard"] = median((i) => show({ filter: kinds(i) }));
+  show({ filter: "" });
+  found["search a leaderboard"] = median((i) => type(["res", "resn", "net 5"][i % 3]));
+  show({ search: "" });
+  found["sort a leaderboard"] = median((i) => show({ order: ["OOD:down", "model:up"][i % 2] }));
+  return found;
+}"""
+JOINED = ("imagenet-testbed-2020", "imagenet-testbed-2023", "timm", "openclip")
+VIEWS = (
+    "start", "leaderboard", "findings", "scatter", "multiples", "plane", "grid", "relative",
+    "synthetic",
+)  # fmt: skip
 
 
 def simulated(models: int) -> sb.Testbed:
@@ -72,8 +118,8 @@ def simulated(models: int) -> sb.Testbed:
     )  # fmt: skip
 
 
-def opened(browser: Any, path: Path, rounds: int) -> tuple[float, float, float]:
-    """Median time to interactive over cold openings, median times of a drawing and a move."""
+def opened(browser: Any, path: Path, rounds: int) -> dict[str, float]:
+    """Median time to interactive over cold openings, median times of what is done in the page."""
     times = []
     for _ in range(rounds):
         context = browser.new_context(viewport={"width": 1280, "height": 900})
@@ -82,8 +128,14 @@ def opened(browser: Any, path: Path, rounds: int) -> tuple[float, float, float]:
         page.wait_for_selector("body[data-ready]")
         times.append(float(page.evaluate("document.documentElement.dataset.interactive")))
         drawing, move = page.evaluate(DRAWING)
+        changes = page.evaluate(CHANGES, [VIEWS])
         context.close()
-    return statistics.median(times), float(drawing), float(move)
+    return {
+        "interactive_ms": statistics.median(times),
+        "drawing_ms": float(drawing),
+        "move_ms": float(move),
+        **{f"{name}_ms": float(ms) for name, ms in changes.items()},
+    }
 
 
 def main() -> None:
@@ -96,7 +148,7 @@ def main() -> None:
     rounds = 3 if options.quick else 9
     sources = {
         "imagenet-testbed-2020": sb.published("imagenet-testbed-2020"),
-        "timm": sb.published("timm"),
+        "joined": combine([sb.published(name) for name in JOINED]),
         "10,000 simulated": simulated(10_000),
     }
     found: dict[str, Any] = {}
@@ -105,11 +157,9 @@ def main() -> None:
         for name, bed in sources.items():
             path = Path(folder) / "report.html"
             write_report(bed, path)
-            interactive, drawing, move = opened(browser, path, rounds)
             found[f"{name}: megabytes"] = path.stat().st_size / 1e6
-            found[f"{name}: interactive_ms"] = interactive
-            found[f"{name}: drawing_ms"] = drawing
-            found[f"{name}: move_ms"] = move
+            for what, value in opened(browser, path, rounds).items():
+                found[f"{name}: {what}"] = value
         browser.close()
     report({"rounds": rounds, **found}, options.json)
 

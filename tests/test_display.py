@@ -1,5 +1,8 @@
 """A result as text, where something other than a terminal shows it."""
 
+import io
+
+import pytest
 import rich.console
 
 import shiftbed as sb
@@ -14,3 +17,34 @@ def test_a_result_is_text_in_a_notebook_too(monkeypatch):
     assert "\x1b" not in said
     assert said
     assert str(planned) == repr(planned) == said
+
+
+def printed(result: sb.Result, width: int) -> str:
+    text = io.StringIO()
+    result.print(rich.console.Console(file=text, width=width, color_system=None))
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_on_a_narrow_terminal_no_word_is_broken(width):
+    """Every word that is printed is one of the wide table, whole or shortened in the middle."""
+    found = sb.rank("imagenet-testbed-2020", "imagenet-v2")
+    wide = set(printed(found, 400).split())
+    said = printed(found, width)
+    assert max(map(len, said.splitlines())) <= width
+    own = {*"kind: for all. shift: A wider terminal also shows:".split()}  # noqa: SIM905
+    own |= {"kind,", "τ,", "τ.", "p.", "interval,", "%"}
+    for word in set(said.split()) - wide - own:
+        head, dots, tail = word.partition("…")
+        assert dots or set(word) <= set("─"), word
+        assert any(w.startswith(head) and w.endswith(tail) for w in wide), word
+    assert "+2.09   +1.06\u00a0…\u00a0+3.12" in said
+
+
+def test_the_verdict_comes_first_and_in_colour():
+    placed = sb.place("imagenet-testbed-2020", {"val": 0.7613}, {"imagenet-v2": 0.7})
+    text = io.StringIO()
+    placed.print(rich.console.Console(file=text, width=100, force_terminal=True))
+    first, second = text.getvalue().splitlines()[:2]
+    assert "your model" in first
+    assert "\x1b[1;32mmore robust than baseline models\x1b[0m" in second

@@ -110,7 +110,7 @@ def within(number: Number, margin: float) -> tuple[float, float]:
 
 
 def opening(study: Study, found: list[Finding]) -> list[str]:
-    """The report's first paragraph, and one per finding."""
+    """The report's first paragraph, and a table of the findings."""
     bed = open_testbed(study.store)
     runs = bed.models["model"].str.replace(r"@\d+$", "").n_unique()
     first = (
@@ -121,14 +121,14 @@ def opening(study: Study, found: list[Finding]) -> list[str]:
     )
     parts = []
     for verdict in (HOLDS, NOT, UNKNOWN):
-        own = [
-            f"{one.claim} ({one.paper}; {one.figure})" for one in found if one.verdict == verdict
-        ]
-        if own:
+        count = sum(one.verdict == verdict for one in found)
+        if count:
             many = {HOLDS: "hold", NOT: "do not hold"}.get(verdict, verdict)
-            parts.append(f"{len(own)} {verdict if len(own) == 1 else many}: {'; '.join(own)}")
-    each = [f"{one.paper}: {one.claim} – {one.verdict}. {one.seen}" for one in found]
-    return [first + ". ".join(parts) + ".", *each]
+            parts.append(f"{count} {verdict if count == 1 else many}")
+    cells = [("Verdict", "Finding", "Paper", "What was seen")]
+    cells += [(one.verdict, one.claim, f"{one.paper}, {one.figure}", one.seen) for one in found]
+    table = "\n".join("| " + " | ".join(c.replace("|", "/") for c in row) + " |" for row in cells)
+    return [first + ", ".join(parts) + ".", table]
 
 
 def _on(bed: Testbed, setting: str, rows: NDArray[np.int64]) -> Floats:

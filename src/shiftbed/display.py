@@ -11,17 +11,33 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
+    from rich.text import Text
 
 Row = Mapping[str, Any]
 Cell = str | tuple[str, Callable[[Any], str]] | Callable[[Row], Any]
 """How a column gets its text from a row: a key, a key with its format, or a function of the row."""
+
+
+_LEAST = 14
+"""Letters that a shortened word keeps."""
+_PIPE = 200
+"""Characters a line where there is no terminal: notes are then not broken at all."""
+_FEWEST = 3
+"""Columns that a narrow table keeps."""
+_COLOURS = {
+    r"\bmore robust than baseline models\b|\bout of line\b": "bold green",
+    r"\bless robust than baseline models\b": "bold red",
+    r"\bas robust as its ID accuracy predicts\b|\bon the line\b": "bold",
+    r"\bnot trusted\b|\bextrapolated\b|\bartefact\b": "yellow",
+}
+"""Words of verdicts and what they look like on a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,23 +73,99 @@ class Table:
         return cls(title=title, columns=tuple(columns), rows=lines, notes=tuple(notes), left=left)
 
     def print(self, console: "Console") -> None:
-        """Onto a rich console; names are printed as they are, never read as markup."""
+        """Onto a rich console; names are printed as they are, never read as markup.
+
+        Where it is too wide, columns with one value for all rows become a note, and long words are
+        shortened in the middle, so that no word is broken.
+        """
         from rich import box
         from rich.table import Table as Grid
         from rich.text import Text
 
         if self.title:
-            console.print(Text(self.title, style="bold"), soft_wrap=True)
-        if self.columns:
+            console.print(Text(self.title, style="bold"), soft_wrap=console.width >= _PIPE)
+        fitting = self.fitted(console.width)
+        if fitting.columns:
+            widths = fitting.widths(console.width)
             grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
-            for i, column in enumerate(self.columns):
-                side = "left" if i < self.left else "right"
-                grid.add_column(column, justify=side, overflow="fold")  # type: ignore[arg-type]
-            for row in self.rows:
-                grid.add_row(*map(Text, row))
+            for i, (column, width) in enumerate(zip(fitting.columns, widths, strict=True)):
+                side = "left" if i < fitting.left else "right"
+                grid.add_column(column, justify=side, width=width, overflow="fold")  # type: ignore[arg-type]
+            for row in fitting.rows:
+                grid.add_row(*map(_coloured, row))
             console.print(grid)
-        for note in self.notes:
-            console.print(Text(note), soft_wrap=True)
+        for note in fitting.notes:
+            console.print(_coloured(note), soft_wrap=console.width >= _PIPE)
+
+    def fitted(self, width: int) -> "Table":
+        """This table for so many characters a line.
+
+        >>> table = Table(columns=("model", "kind", "ρ"), rows=(("resnet50_augmix", "own", "+1"),
+        ...               ("alexnet", "own", "+2")))
+        >>> [table.fitted(24).columns, table.fitted(24).notes, table.fitted(20).rows[0]]
+        [('model', 'ρ'), ('kind: own for all.',), ('resnet5…augmix', '+1')]
+        """
+        if _line(self._longest(lambda text: [text])) <= width:
+            return self
+        columns = list(zip(*self.rows, strict=True))
+        same = [i for i, texts in enumerate(columns) if i and len(texts) > 1 and _one(texts)]
+        said = [f"{self.columns[i]}: {columns[i][0]} for all." for i in same if columns[i][0]]
+        table = self._without(same, said)
+        while _line(table._least()) > width and len(table.columns) > _FEWEST:
+            table = table._without([table._dispensable()], [])
+        most = table._longest(_parts)
+        while _line(most) > width and max(most) > _LEAST:
+            most[most.index(max(most))] -= 1
+        rows = (zip(row, most, strict=True) for row in table.rows)
+        table = replace(table, rows=tuple(tuple(_short(*one) for one in row) for row in rows))
+        left = [name for i, name in enumerate(self.columns) if i not in same]
+        left = [name for name in left if name and name not in table.columns]
+        more = [f"A wider terminal also shows: {', '.join(left)}."] if left else []
+        return replace(table, notes=(*table.notes, *more))
+
+    def widths(self, width: int) -> list[int]:
+        """Characters of each column: what its words need, and of what is left what it could use."""
+        found, wanted = self._longest(_parts), self._longest(lambda text: [text])
+        room = width - _line(found)
+        for i, most in sorted(enumerate(wanted), key=lambda pair: pair[1]):
+            more = max(0, min(room, most - found[i]))
+            found[i] += more
+            room -= more
+        return found
+
+    def _longest(self, parts: "Callable[[str], Sequence[str]]") -> list[int]:
+        columns = zip(self.columns, *self.rows, strict=True)
+        return [
+            max([len(p) for text in texts for p in parts(text)], default=0) for texts in columns
+        ]
+
+    def _least(self) -> list[int]:
+        """What columns need when long words are shortened."""
+        heads = [max(map(len, _parts(name)), default=0) for name in self.columns]
+        pairs = zip(self._longest(_parts), heads, strict=True)
+        return [max(min(longest, _LEAST), head) for longest, head in pairs]
+
+    def _without(self, which: Sequence[int], said: Sequence[str]) -> "Table":
+        kept = [i for i in range(len(self.columns)) if i not in which]
+        return replace(
+            self,
+            columns=tuple(self.columns[i] for i in kept),
+            rows=tuple(tuple(row[i] for i in kept) for row in self.rows),
+            notes=(*self.notes, *said),
+            left=sum(i < self.left for i in kept),
+        )
+
+    def _dispensable(self) -> int:
+        """The emptiest column besides the first and the last, or the widest; ρ and an interval are
+        the last to go."""
+        widths = self._longest(_parts)
+
+        def rank(i: int) -> tuple[bool, int, int]:
+            texts = [row[i] for row in self.rows]
+            needed = self.columns[i] == "ρ" or any(" … " in text for text in texts)
+            return not needed, texts.count(""), widths[i]
+
+        return max(range(1, len(self.columns) - 1), key=rank)
 
     def html(self) -> str:
         """The same as HTML, every text escaped."""
@@ -120,7 +212,7 @@ class Result(ABC):
 
         text = io.StringIO()
         plain: dict[str, Any] = {"color_system": None, "force_jupyter": False}
-        self.print(Console(file=text, highlight=False, width=200, **plain))
+        self.print(Console(file=text, highlight=False, width=_PIPE, **plain))
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def __repr__(self) -> str:
@@ -135,7 +227,48 @@ def terminal() -> "Console":
     from rich.console import Console
 
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=200)
+    return console if console.is_terminal else Console(highlight=False, width=_PIPE)
+
+
+def _parts(text: str) -> list[str]:
+    """What must not be broken: words, and an interval as a whole."""
+    return [text] if " … " in text else text.split()
+
+
+def _short(text: str, most: int) -> str:
+    if " … " in text:
+        return text.replace(" ", "\u00a0")
+    return " ".join(middle(word, most) for word in text.split(" "))
+
+
+def _one(texts: Sequence[str]) -> bool:
+    return len(set(texts)) == 1
+
+
+def _line(widths: Sequence[int]) -> int:
+    """Characters of a line with columns of these widths."""
+    return sum(widths) + 3 * (len(widths) - 1) + 2
+
+
+def middle(text: str, most: int) -> str:
+    """A long name shortened in the middle: both its ends say what it is.
+
+    >>> middle("resnet50_imagenet_100percent", 16), middle("resnet50", 16)
+    ('resnet50…percent', 'resnet50')
+    """
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 2
+    return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def _coloured(text: str) -> "Text":
+    from rich.text import Text
+
+    found = Text(text)
+    for words, style in _COLOURS.items():
+        found.highlight_regex(words, style)
+    return found
 
 
 def clean(value: Any) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import special, stats
 
@@ -131,11 +132,111 @@ def test_hover_and_keyboard_say_all_that_is_known(opened: Open) -> None:
     page.focus("#scatter")
     page.keyboard.press("ArrowRight")
     tip = page.inner_text(".tip")
-    assert "kind:" in tip
+    lines = tip.split("\n")
+    assert lines[1].startswith("ρ ")
+    assert len(lines) <= 8
     assert re.search(r"ImageNet: [\d.]+ % \[[\d.]+ %, [\d.]+ %\], n = 50000", tip)
-    assert "ρ as published" in tip
+    assert "published" not in tip
     page.keyboard.press("Enter")
     assert page.locator("ul.found button[aria-pressed=true]").count() == 1
+    assert page.evaluate("document.activeElement.id") == "scatter"  # and one can walk on
+    assert page.inner_text(".tip") == tip
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text(".tip") != tip
+
+
+def test_search_finds_the_exact_name_first_and_says_if_there_is_none(opened: Open) -> None:
+    page = opened("view=scatter&shift=imagenet-v2")
+    page.fill("[data-name=search]", "resnet50")
+    assert page.locator("ul.found button").first.inner_text() == "☆ resnet50"
+    page.fill("[data-name=search]", "nothing like it")
+    assert "No model’s name has “nothing like it”." in page.inner_text("ul.found")
+
+
+def test_a_numeric_column_is_filtered_by_range_and_coloured_in_few_groups(
+    opened: Open, tmp_path: Path
+) -> None:
+    from shiftbed.page.report import report as write_report
+
+    bed = sb.published("openclip")
+    write_report(bed, tmp_path / "r.html")
+    page = opened("view=scatter&colour=param_count", path=tmp_path / "r.html")
+    assert 2 <= page.locator("ul.legend li").count() <= 8
+    page.click("details.filters summary")
+    page.fill("[data-name=from-param_count]", "100")
+    page.keyboard.press("Enter")
+    page.fill("[data-name=to-param_count]", "400")
+    page.keyboard.press("Enter")
+    wanted = bed.models.filter(pl.col("param_count").is_between(100, 400))
+    assert f"({len(wanted)} of {len(bed.models)} shown)" in page.inner_text("details.filters")
+    again = opened(page.evaluate("location.hash.slice(1)"), path=tmp_path / "r.html")
+    assert again.input_value("[data-name=from-param_count]") == "100"
+
+
+def test_zoom_is_in_the_permalink(opened: Open) -> None:
+    page = opened("view=scatter&shift=imagenet-v2")
+    box = page.locator("#scatter").bounding_box()
+    page.mouse.move(box["x"] + 300, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 600, box["y"] + 300, steps=4)
+    page.mouse.up()
+    place = page.evaluate("location.hash.slice(1)")
+    assert "range=" in place
+    ends = "document.getElementById('scatter').plot.x.low"
+    assert opened(place).evaluate(ends) == pytest.approx(page.evaluate(ends), rel=1e-4)
+    page.locator("#scatter").dblclick()
+    assert "range=" not in page.evaluate("location.hash")
+
+
+def test_touch(browser: Any, report: Path) -> None:
+    """A tap shows what is known, a second one pins; a swipe moves the grid."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    page.goto(f"{report.as_uri()}#view=scatter&shift=imagenet-v2")
+    page.wait_for_selector("body[data-ready]")
+    where = (
+        "(() => { const c = document.getElementById('scatter'); c.scrollIntoView();"
+        " const b = c.getBoundingClientRect(), [x, y] = c.plot.placed[3];"
+        " return [b.left + x, b.top + y]; })()"
+    )
+    page.touchscreen.tap(*page.evaluate(where))
+    assert page.locator(".tip").first.is_visible()
+    assert "pins" not in page.evaluate("location.hash")
+    page.touchscreen.tap(*page.evaluate(where))
+    assert "pins" in page.evaluate("location.hash")
+    page.goto(f"{report.as_uri()}#view=grid")
+    page.reload()
+    page.wait_for_selector("body[data-ready=grid]")
+    moved = page.evaluate(
+        "(() => { const c = document.getElementById('grid'); const send = (type, y) =>"
+        " c.dispatchEvent(new PointerEvent(type, {clientX: 250, clientY: y,"
+        " pointerType: 'touch', bubbles: true})); send('pointerdown', 700);"
+        " send('pointermove', 500); return c.plot.scroll[1]; })()"
+    )
+    assert moved == 200
+    context.close()
+
+
+def test_the_pages_synthetic_shift_is_that_of_plot(opened: Open) -> None:
+    """Page and ``plot`` begin with the same synthetic shift, and the table is the chart's."""
+    from shiftbed.results.plot import chart
+
+    drawn = chart("imagenet-testbed-2020", "synthetic")
+    page = opened("view=synthetic")
+    name = page.locator("[data-name=synthetic] option:checked").get_attribute("value")
+    assert drawn.x_title == f"ρ on {name} (points)"
+    page.click("details.table summary >> nth=0")
+    rows = page.locator("details.table >> nth=0").locator("tbody tr")
+    assert abs(rows.count() - len(drawn.names)) <= 1  # the page has one more model
+    assert rows.first.locator("td").count() == 4
+
+
+def test_counts_agree(opened: Open) -> None:
+    """Settings and models are counted once, and alike wherever they are."""
+    page = opened("view=findings")
+    assert "205 models, 213 settings and 39 means of them" in page.inner_text("main")
+    page = opened("view=factors")
+    assert re.search(r"18\d models, \d{4} rows of model and ID set", page.inner_text("main"))
 
 
 def test_the_plane_turns_and_is_pythons(opened: Open) -> None:
@@ -244,6 +345,13 @@ def test_it_prints_without_cutting(opened: Open) -> None:
     page.set_viewport_size({"width": 700, "height": 900})
     right = page.eval_on_selector("#scatter", "c => c.getBoundingClientRect().right")
     assert right <= 700
+    for view in ("findings", "leaderboard"):
+        page = opened(f"view={view}", media="print")
+        page.set_viewport_size({"width": 700, "height": 900})
+        widest = page.eval_on_selector_all(
+            "table", "all => Math.max(...all.map((t) => t.getBoundingClientRect().right))"
+        )
+        assert widest <= 700, view
 
 
 @pytest.mark.parametrize("number", range(len(CHARTS)))

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from shiftbed.cli.main import app
 from shiftbed.errors import InputError
+from shiftbed.page.document import data_of
 from shiftbed.page.plot import plot
 from shiftbed.results.plot import chart
 from shiftbed.scales import LOGIT
@@ -30,7 +31,7 @@ def test_it_writes_a_file_and_returns_its_path(small: Testbed, tmp_path: Path) -
     assert plot(small, "s", output=tmp_path / "a.png", dpi=50) == tmp_path / "a.png"
     page = plot(small, "s", output=str(tmp_path / "a.html"), by="architecture")
     assert isinstance(page, Path)
-    assert "vit line" in page.read_text(encoding="utf-8")
+    assert "vit line" in str(data_of(page.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from shiftbed.errors import InputError
+from shiftbed.page.document import data_of
 from shiftbed.page.serve import Served, is_loopback, make_server, stamp_of
 
 
@@ -129,7 +130,7 @@ def test_the_command_serves_and_says_where(tmp_path: Path) -> None:
         connection.close()
         process.terminate()
     assert "connect-src 'self'" in text
-    assert "openclip" in text
+    assert data_of(text)["sources"][0]["name"] == "openclip"
 
 
 def test_a_served_page_reloads_when_there_is_more(site: Site, browser: object) -> None:
@@ -152,3 +153,19 @@ def test_a_served_page_reloads_when_there_is_more(site: Site, browser: object) -
         page.close()
         server.shutdown()
         server.server_close()
+
+
+def test_a_page_is_compressed_for_who_asks(site: Site) -> None:
+    import gzip
+
+    site.stamp = "long " * 500
+    plain = site.ask()
+    connection = HTTPConnection("127.0.0.1", site.port, timeout=10)
+    connection.request("GET", "/", headers={"Accept-Encoding": "gzip"})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    assert answer.getheader("Content-Encoding") == "gzip"
+    assert gzip.decompress(body).decode() == plain[1]
+    assert len(body) < len(plain[1]) / 5
+    assert "Content-Encoding" not in plain[2]

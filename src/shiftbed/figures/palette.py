@@ -1,7 +1,8 @@
 """What groups of models look like; ``page/web/plot.js`` has the same for the page.
 
-Colours are Okabe and Ito's, told apart with any colour vision; each group has a marker of its own
-besides, so that figures survive printing in grey.
+Colours are close to Okabe and Ito's, told apart with any colour vision, and have a contrast of 3 or
+more on white and on the page's dark paper; each group has a marker of its own besides, so that
+figures survive printing in grey.
 """
 
 from collections.abc import Sequence
@@ -25,11 +26,11 @@ class Style:
 
 _CYCLE = (
     ("#0072B2", "o"),
-    ("#E69F00", "s"),
+    ("#BE8300", "s"),
     ("#009E73", "^"),
     ("#CC79A7", "D"),
-    ("#56B4E9", "v"),
-    ("#000000", "p"),
+    ("#3A93CC", "v"),
+    ("#8E63B8", "p"),
 )
 KINDS = {
     "standard": ("Standard training", 0),
@@ -41,7 +42,7 @@ KINDS = {
 OWN = "own"
 """Kind of the models a user adds."""
 _FIXED = {
-    OWN: Style(label="Own model", colour="#F0E442", marker="*"),
+    OWN: Style(label="Own model", colour="#D81B60", marker="*"),
     OTHER: Style(label="Other", colour="#8C8C8C", marker="h"),
 }
 MOST = len(_CYCLE)
@@ -52,7 +53,7 @@ def styles(groups: Sequence[str]) -> dict[str, Style]:
     """The style of each group: a kind of model always has the same, others take what is free.
 
     >>> {name: style.colour for name, style in styles(["VGG16", "standard"]).items()}
-    {'VGG16': '#E69F00', 'standard': '#0072B2'}
+    {'VGG16': '#BE8300', 'standard': '#0072B2'}
     """
     taken = {KINDS[group][1] for group in groups if group in KINDS}
     free = iter([i for i in range(MOST) if i not in taken])

@@ -17,8 +17,21 @@ from shiftbed.results.lines import interval_notes
 from shiftbed.results.plot import Source, open_source
 from shiftbed.testbed.record import Testbed
 
-MOST = 10
+MOST = 8
+"""Findings that are told; what is left is in the tables."""
+OWN = 4
 """Own models that are told of in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something to say, and the shift and models whose small chart shows it."""
+
+    level: str
+    """finding, warning or note; opening for the author's own words."""
+    text: str
+    shift: str = ""
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,8 +49,13 @@ class Findings:
     on_boundary: OnBoundary
     judged: tuple[tuple[Shift, Baseline, Trust], ...]
     """The shifts with their lines, in order."""
-    sentences: tuple[tuple[str, str], ...]
-    """(level, text): finding, warning or note, in the order they are told."""
+    told: tuple[Finding, ...]
+    """At most eight findings and warnings, the most important first, then notes."""
+
+    @property
+    def sentences(self) -> tuple[tuple[str, str], ...]:
+        """(level, text) of what is told, in order."""
+        return tuple((one.level, one.text) for one in self.told)
 
     @property
     def out_of_line(self) -> pl.DataFrame:
@@ -86,7 +104,7 @@ def findings(
         level=level,
         on_boundary=on_boundary,
         judged=judged.lines,
-        sentences=tuple(_sentences(testbed, table, judged.frame, failed, fdr, level)),
+        told=tuple(_told(testbed, table, judged.frame, failed, fdr, level)),
     )
 
 
@@ -95,28 +113,64 @@ def _default(testbed: Testbed) -> list[Shift]:
     return natural or list(testbed.shifts)
 
 
-def _sentences(
+def _told(
     testbed: Testbed,
     lines: pl.DataFrame,
     robustness: pl.DataFrame,
     failed: Sequence[tuple[str, str]],
     fdr: float,
     level: float,
-) -> list[tuple[str, str]]:
+) -> list[Finding]:
     """The opening of the page, in words and numbers."""
     out = robustness.filter("out_of_line")
-    said = [("finding", _scope(testbed, lines)), ("finding", _unusual(out, robustness, fdr, level))]
-    said += _own(testbed, robustness)
+    best = headline(out)
+    where = {} if best is None else {"shift": best["shift"], "models": (best["model"],)}
+    said = [
+        Finding(level="finding", text=_scope(testbed, lines)),
+        Finding(level="finding", text=_unusual(out, robustness, fdr, level), **where),
+    ]
+    own, more = _own(robustness)
+    said += own
     weak = lines.filter(pl.col("reason").is_not_null())
+    warnings = []
     if len(weak):
         names = ", ".join(f"{r['shift']} ({r['reason']})" for r in weak.to_dicts())
-        said.append(("warning", f"Lines through the baseline models not to be trusted: {names}."))
-    for row in robustness.filter(pl.col("artefact").is_not_null()).to_dicts():
-        said.append(("note", f"{row['model']} on {row['shift']}: {row['artefact']}."))
-    said += [("warning", f"Not computed: {name} ({why}).") for name, why in failed]
-    said += [("note", note.rstrip(".") + ".") for note in testbed.notes]
-    said += [("note", text) for text in interval_notes(robustness)]
-    return said
+        text = f"Lines through the baseline models not to be trusted: {names}."
+        warnings.append(Finding(level="warning", text=text, shift=weak["shift"][0]))
+    if failed:
+        names = "; ".join(f"{name} ({why})" for name, why in failed)
+        warnings.append(Finding(level="warning", text=f"Not computed: {names}."))
+    told = {one.shift for one in said}
+    room = MOST - len(said) - len(warnings)
+    said += [one for one in _by_shift(robustness) if one.shift not in told][: max(room, 0)]
+    notes = [
+        f"{row['model']} on {row['shift']}: {row['artefact']}."
+        for row in robustness.filter(pl.col("artefact").is_not_null()).to_dicts()
+    ]
+    notes += [*more, *(note.rstrip(".") + "." for note in testbed.notes)]
+    notes += interval_notes(robustness)
+    return [*said, *warnings, *(Finding(level="note", text=text) for text in notes)]
+
+
+def _by_shift(robustness: pl.DataFrame) -> list[Finding]:
+    """A finding per shift with models out of line that nothing speaks against, most first."""
+    fair = robustness.filter(
+        pl.col("out_of_line") & pl.col("trusted") & pl.col("artefact").is_null()
+    )
+    found = []
+    for (shift,), rows in fair.group_by(["shift"], maintain_order=True):
+        ranked = rows.sort("effective", descending=True)
+        above = int((rows["effective"] > 0).sum())
+        first = ranked.row(0 if above else -1, named=True)
+        text = (
+            f"{shift}: {counted(len(rows), 'model')} out of line, {above} above the line and "
+            f"{len(rows) - above} below; the furthest "
+            f"{'above' if above else 'below'} is {first['model']} "
+            f"({100 * first['effective']:+.2f} points)."
+        )
+        models = tuple(ranked["model"].head(2) if above else ranked["model"].tail(2))
+        found.append((len(rows), Finding(level="finding", text=text, shift=shift, models=models)))
+    return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
 
 
 def _scope(testbed: Testbed, lines: pl.DataFrame) -> str:
@@ -149,22 +203,23 @@ def _unusual(out: pl.DataFrame, robustness: pl.DataFrame, fdr: float, level: flo
     return text
 
 
-def _own(testbed: Testbed, robustness: pl.DataFrame) -> list[tuple[str, str]]:
-    """A sentence for each own model, at most ten, and how many more there are."""
+def _own(robustness: pl.DataFrame) -> tuple[list[Finding], list[str]]:
+    """A finding for each own model, a few at most, and how many more there are."""
     own = robustness.filter(pl.col("kind") == "own")
     said = []
     models = list(own.group_by(["model"], maintain_order=True))
-    for (model,), rows in models[:MOST]:
+    for (model,), rows in models[:OWN]:
         parts = [
             f"{r['shift']} {100 * r['effective']:+.2f}"
             + (" (out of line)" if r["out_of_line"] else "")
             for r in rows.to_dicts()
         ]
-        said.append(("finding", f"{model}: ρ in points on {', '.join(parts)}."))
-    if len(models) > MOST:
-        left = len(models) - MOST
-        said.append(("note", f"{left} more of the models that were added are in the charts."))
-    return said
+        text = f"{model}: ρ in points on {', '.join(parts)}."
+        shift = rows.sort("p_value", nulls_last=True)["shift"][0]
+        said.append(Finding(level="finding", text=text, shift=shift, models=(str(model),)))
+    left = len(models) - len(said)
+    more = [f"{left} more of the models that were added are in the charts."] if left > 0 else []
+    return said, more
 
 
 def _one(row: Mapping[str, Any], level: float) -> str:

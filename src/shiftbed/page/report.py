@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ from shiftbed.atomic import write_atomically
 from shiftbed.display import Result, Table, counted
 from shiftbed.errors import InputError
 from shiftbed.page.document import chart_json, page
-from shiftbed.page.findings import Findings, findings
+from shiftbed.page.findings import Finding, Findings, findings
 from shiftbed.page.placing import placing
 from shiftbed.records import Shift
 from shiftbed.results.caveats import doubts
 from shiftbed.results.plot import Missing, Source, View, gallery, open_source
 from shiftbed.store import PredictionStore
 from shiftbed.testbed.combine import combine
+from shiftbed.testbed.labels import labels
 from shiftbed.testbed.record import Testbed
 
 One = str | Path | Testbed | PredictionStore
@@ -80,16 +81,17 @@ def report(
     ``sources`` are testbeds or stores, or their names or paths; given several, the first one's
     lines judge the models of the others. Charts that need predictions per image come from the
     stores among them. ``opening`` are paragraphs of the author's own, before everything else, or
-    a text file of them; ``on_boundary`` says what becomes of baseline models at exactly 0 or 1, as
-    for ``fit``; ``refresh`` lets a served page look for newer data.
+    a text file of them, where lines of | cell | cell | are a table; ``on_boundary`` says what
+    becomes of baseline models at exactly 0 or 1, as for ``fit``; ``refresh`` lets a served page
+    look for newer data.
     """
     alone = isinstance(sources, str | Path | Testbed | PredictionStore)
     given: Sequence[Any] = [sources] if alone else list(sources)  # type: ignore[arg-type]
     opened = [open_source(one) for one in given]
     source = opened[0] if len(opened) == 1 else _together(opened)
     found = findings(source, shifts, fdr=fdr, on_boundary=on_boundary)
-    own = tuple(("finding", text) for text in _paragraphs(opening))
-    found = replace(found, sentences=(*own, *found.sentences))
+    own = tuple(Finding(level="opening", text=text) for text in _paragraphs(opening))
+    found = replace(found, told=(*own, *found.told))
     views, missing = gallery(source)
     for one in opened if len(opened) > 1 else []:
         there = {view.id for view in views}
@@ -126,8 +128,23 @@ def _paragraphs(opening: str | Path | Sequence[str]) -> list[str]:
         text = Path(opening).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"opening {opening}: {error}") from None
-    found = [" ".join(part.split()) for part in text.split("\n\n")]
-    return [part for part in found if part]
+    return [_paragraph(part) for part in text.split("\n\n") if part.strip()]
+
+
+def _paragraph(text: str) -> str:
+    """Its words on one line; the rows of a table, which begin with |, on their own."""
+    lines = [line.strip() for line in text.strip().splitlines()]
+    return ("\n" if all(line.startswith("|") for line in lines) else " ").join(
+        " ".join(line.split()) for line in lines
+    )
+
+
+def _table(text: str) -> list[list[str]] | None:
+    """Cells of a table in an opening: lines of | a | b |, the second of dashes."""
+    if not text.startswith("|") or "\n" not in text:
+        return None
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.split("\n")]
+    return [row for row in rows if not all(set(cell) <= set("-: ") for cell in row)]
 
 
 def payload(
@@ -142,7 +159,10 @@ def payload(
     patterns = _patterns(source)
     return {
         "title": testbed.title or testbed.name,
-        "findings": [{"level": level, "text": text} for level, text in found.sentences],
+        "findings": [
+            {**asdict(one), "table": _table(one.text) if one.level == "opening" else None}
+            for one in found.told
+        ],
         "models": _models(testbed),
         "settings": list(testbed.settings),
         "titles": [testbed.title_of(s) for s in testbed.settings],
@@ -192,8 +212,10 @@ def _models(testbed: Testbed) -> dict[str, Any]:
         for name in frame.columns
         if (name not in HIDDEN and frame[name].n_unique() > 1) or name == "kind"
     }
+    readable = labels(frame)
     return {
         "name": testbed.model_names,
+        "label": None if readable == testbed.model_names else readable,
         "columns": columns,
         "in_fit_set": frame["in_fit_set"].to_list(),
         "parent": parents,
@@ -257,5 +279,6 @@ def _source(bed: Testbed) -> dict[str, Any]:
         "licence": bed.licence,
         "citation": bed.citation,
         "models": len(bed.models),
-        "settings": len(bed.settings),
+        "settings": len(bed.settings) - len(bed.derived),
+        "means": len(bed.derived),
     }

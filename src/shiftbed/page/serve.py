@@ -5,6 +5,7 @@ needs the token that is part of the printed address.
 """
 
 import contextlib
+import gzip
 import hashlib
 import hmac
 import html
@@ -201,7 +202,13 @@ class _Handler(BaseHTTPRequestHandler):
         self, status: int, kind: str, text: str, *, body: bool = True, cookie: bool = False
     ) -> None:
         data = text.encode()
+        packed = "gzip" in self.headers.get("Accept-Encoding", "") and len(data) > 1000
+        if packed:
+            data = gzip.compress(data, 6, mtime=0)
         self.send_response(status)
+        self.send_header("Vary", "Accept-Encoding")
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Cache-Control", "no-store")

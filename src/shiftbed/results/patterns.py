@@ -67,6 +67,7 @@ def patterns(
         bootstrap=bootstrap,
         level=level,
         seed=seed,
+        trusts=_trusts(source, pairs) if scale == "logit" and groups is None else {},
     )
     return PatternStudy(
         frame=found,
@@ -128,8 +129,8 @@ class PatternStudy(PairStudy):
                 "which the pattern would be the nearest one; share: of resampled networks with the "
                 "same pattern (%); rank: Spearman's r. --json has all measures with their "
                 "intervals.",
-                "trusted: by the rule that every command has, here through all models of a pair "
-                "and not through the baseline models alone.",
+                "trusted: by the rule that every command has; of a shift its own line, of other "
+                "pairs one through all their models.",
                 *self.notes,
             ],
         )
@@ -180,6 +181,27 @@ def _sizes(source: Source, pairs: Sequence[PairTable], images: Mapping[str, int]
     return {s: bed.usual_size(s) for s in settings if s in bed.settings} | dict(images)
 
 
+def _trusts(source: Source, pairs: Sequence[PairTable]) -> dict[tuple[str, str], Trust]:
+    """Where a pair is a shift of a testbed: whether that shift's line, which judges models, is
+    trusted, so that every command says the same of it."""
+    if not isinstance(source, str | Path | Testbed | PredictionStore):
+        return {}
+    try:
+        bed = open_testbed(source)
+    except InputError:
+        return {}
+    wanted = {(pair.source, pair.target) for pair in pairs}
+    found: dict[tuple[str, str], Trust] = {}
+    for shift in bed.shifts:
+        key = (shift.source[0], shift.target)
+        if len(shift.source) == 1 and key in wanted and key not in found:
+            try:
+                found[key] = bed.trust(bed.fit(shift, bootstrap=0))
+            except InputError:
+                continue
+    return found
+
+
 def pattern_table(
     pairs: Sequence[PairTable],
     *,
@@ -192,11 +214,14 @@ def pattern_table(
     bootstrap: int = 200,
     level: float = 0.95,
     seed: int = 0,
+    trusts: Mapping[tuple[str, str], Trust] | None = None,
 ) -> pl.DataFrame:
     """A row per pair: its pattern with margins and measures, and whether its line is trusted.
 
     ``classes`` is the number of classes by task ("" for all tasks), ``images`` the size of a test
     set by its name, ``groups`` a column of the networks' recipes that could have lines of its own.
+    ``trusts`` says by (ID, OOD) whether a line is trusted that is fitted already; that of other
+    pairs goes through all their models.
     """
     rows = []
     for pair in pairs:
@@ -217,7 +242,7 @@ def pattern_table(
             level=level,
             seed=seed,
         )
-        trust = trust_line(
+        trust = (trusts or {}).get((pair.source, pair.target)) or trust_line(
             x,
             y,
             models=pair.models,

@@ -2,7 +2,13 @@
 // in the address after '#' so that a link to the page is a link to what it shows.
 // Text from data only ever becomes text: nothing here or elsewhere parses HTML.
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
+/** The data block: JSON, deflated, in base64. */
+async function readData() {
+  const bytes = Uint8Array.from(atob(document.getElementById("data").textContent), (c) => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).json();
+}
+
+const DATA = await readData();
 const MODELS = DATA.models.name;
 const COUNT = MODELS.length;
 /** What to call a model: what sets it apart, where its own name is a hash. */
@@ -55,6 +61,7 @@ const DEFAULTS = {
   search: "",
   pins: "",
   filter: "",
+  filtering: "",
   table: "",
 };
 let state = { ...DEFAULTS };
@@ -226,24 +233,26 @@ function download(name, text) {
 const MOST_ROWS = 2000;
 
 /** The numbers of a chart as a table below it, folded, with a button that saves them as CSV. */
-function tableView(name, header, rows) {
+function tableView(name, header, given, count = given.length) {
+  let made = Array.isArray(given) ? given : null;
+  const rowsOf = () => (made ??= given());
   const show = (value) => (typeof value === "number" ? (Number.isInteger(value) ? String(value) : short(value)) : asText(value));
   const body = make("tbody");
   const details = make(
     "details",
     { class: "table", open: state.table === name },
-    make("summary", {}, `Table (${rows.length} rows)`),
-    make("button", { type: "button", class: "csv", onclick: () => download(`${name}.csv`, csv(header, rows)) }, "Download CSV"),
+    make("summary", {}, `Table (${count} rows)`),
+    make("button", { type: "button", class: "csv", onclick: () => download(`${name}.csv`, csv(header, rowsOf())) }, "Download CSV"),
     make(
       "div",
       { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table: ${name}` },
       make("table", {}, make("thead", {}, make("tr", {}, header.map((h) => make("th", { scope: "col" }, h)))), body),
     ),
-    rows.length > MOST_ROWS ? make("p", { class: "small" }, `The first ${MOST_ROWS} rows; the CSV has all.`) : null,
+    count > MOST_ROWS ? make("p", { class: "small" }, `The first ${MOST_ROWS} rows; the CSV has all.`) : null,
   );
   const build = () => {
     if (body.childElementCount || !details.open) return;
-    for (const row of rows.slice(0, MOST_ROWS)) {
+    for (const row of rowsOf().slice(0, MOST_ROWS)) {
       body.append(make("tr", {}, row.map((v) => make("td", { class: typeof v === "number" ? "number" : null }, show(v)))));
     }
   };

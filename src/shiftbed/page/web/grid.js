@@ -23,12 +23,29 @@ class Cells extends Canvas {
       this.move(e.shiftKey ? e.deltaY : e.deltaX, e.shiftKey ? 0 : e.deltaY);
       if (before[0] !== this.scroll[0] || before[1] !== this.scroll[1]) e.preventDefault();
     }, { passive: false });
-    this.canvas.addEventListener("pointermove", (e) => this.point(e));
-    this.canvas.addEventListener("pointerleave", () => this.focusCell(null));
-    this.canvas.addEventListener("click", (e) => {
-      const cell = this.cellAt(e);
-      if (cell && cell[0] < 0) data.sort?.(cell[1]);
+    let held = null; // where a finger is, and how far it has gone
+    this.canvas.addEventListener("pointerdown", (e) => {
+      held = e.pointerType === "mouse" ? null : { x: e.clientX, y: e.clientY, gone: 0 };
     });
+    this.canvas.addEventListener("pointermove", (e) => {
+      if (!held) return this.point(e);
+      const [dx, dy] = [held.x - e.clientX, held.y - e.clientY];
+      held = { x: e.clientX, y: e.clientY, gone: held.gone + Math.hypot(dx, dy) };
+      this.move(dx, dy);
+    });
+    this.canvas.addEventListener("pointerleave", (e) => e.pointerType === "mouse" && this.focusCell(null));
+    this.canvas.addEventListener("pointercancel", () => {
+      held = null;
+    });
+    this.canvas.addEventListener("click", (e) => {
+      const swiped = held && held.gone > 8;
+      held = null;
+      const cell = this.cellAt(e);
+      if (swiped || !cell) return;
+      if (cell[0] < 0) data.sort?.(cell[1]);
+      else this.focusCell(cell);
+    });
+    this.canvas.style.touchAction = "none";
     this.canvas.addEventListener("keydown", (e) => {
       const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key];
       if (!step) return;
@@ -168,7 +185,7 @@ function gridView(host) {
   const settings = DATA.settings.map((_, i) => i).filter((s) => state.columns !== "shifts" || DATA.shifts.some((h) => h.target === s || h.source.includes(s)));
   const usual = DATA.shifts[0]?.source[0];
   const by = settingAt.get(state.sort) ?? (settings.includes(usual) ? usual : settings[0]);
-  const rows = shownModels().sort((a, b) => (accuracy(by, b) ?? -1) - (accuracy(by, a) ?? -1));
+  const rows = [...shownModels()].sort((a, b) => (accuracy(by, b) ?? -1) - (accuracy(by, a) ?? -1));
   if (state.ascending) rows.reverse();
   const zoom = ZOOM[state.zoom] ? state.zoom : rows.length > 60 ? "names" : "numbers";
   fill(
@@ -189,7 +206,7 @@ function gridView(host) {
     return [Math.min(...there), Math.max(...there)];
   });
   const cells = new Cells(host, `Accuracies of ${rows.length} models in ${settings.length} settings`, {
-    rows: rows.map((i) => MODELS[i]),
+    rows: rows.map(nameOf),
     columns: settings.map(titleOf),
     values: (r, k) => accuracy(settings[k], rows[r]),
     shade: (v, k) => (v - ends[k][0]) / (ends[k][1] - ends[k][0] || 1),
@@ -199,11 +216,11 @@ function gridView(host) {
     stops: CIVIDIS,
     sorted: settings.indexOf(by),
     sort: (k) => update(settings[k] === by ? { ascending: state.ascending ? "" : "yes" } : { sort: DATA.settings[settings[k]], ascending: "" }),
-    hover: (r, k) => [MODELS[rows[r]], titleOf(settings[k]), known(accuracy(settings[k], rows[r])) ? `${valueText(settings[k], rows[r])}, n = ${size(settings[k], rows[r]) || "unknown"}` : "not evaluated"],
+    hover: (r, k) => [nameOf(rows[r]), titleOf(settings[k]), known(accuracy(settings[k], rows[r])) ? `${valueText(settings[k], rows[r])}, n = ${size(settings[k], rows[r]) || "unknown"}` : "not evaluated"],
   });
   cells.canvas.id = "grid";
   host.append(make("p", { class: "small" }, "Click a setting's name to sort by it; scroll within the grid, or walk through its cells with the arrow keys."));
-  host.append(tableView("grid", ["model", ...settings.map((s) => DATA.settings[s])], rows.map((i) => [MODELS[i], ...settings.map((s) => accuracy(s, i) ?? null)])));
+  host.append(tableView("grid", ["model", ...settings.map((s) => DATA.settings[s])], () => rows.map((i) => [MODELS[i], ...settings.map((s) => accuracy(s, i) ?? null)]), rows.length));
 }
 
 views.set("grid", { title: "Grid", group: "Explore", question: "How do all models do on all test sets?", show: gridView });

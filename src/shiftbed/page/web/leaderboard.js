@@ -1,6 +1,6 @@
 // Models of a shift in a table: sorted, searched, filtered, with the columns one wants, and as CSV.
 
-const BOARD_ROWS = 100;
+const BOARD_ROWS = 50;
 const BOARD_DEFAULT = ["ID", "OOD", "ρ", "interval", "verdict", "kind", "family", "training_data", "year"];
 
 /** Columns that there are: those of the shift, then what is known of models. */
@@ -62,8 +62,8 @@ function boardRows(shift) {
 }
 
 /** The exact name first, then names that begin with what was typed, then the rest. */
-function foundFirst(rows) {
-  const typed = state.search.trim().toLowerCase();
+function foundFirst(rows, text = state.search) {
+  const typed = text.trim().toLowerCase();
   const rank = (i) => {
     const names = [MODELS[i], nameOf(i)].map((n) => n.toLowerCase());
     return names.includes(typed) ? 0 : names.some((n) => n.startsWith(typed)) ? 1 : 2;
@@ -90,7 +90,7 @@ function leaderboardView(host) {
   const shifts = judged();
   const shift = shifts.find((s) => s.name === state.shift) ?? mostTelling(shifts);
   const columns = boardColumns(shift);
-  const chosen = (state.columns ? listOf("columns") : BOARD_DEFAULT).filter((name) => columns[name]);
+  const chosen = (state.fields ? listOf("fields") : BOARD_DEFAULT).filter((name) => columns[name]);
   const table = make("div");
   const show = () => fill(table, boardTable(shift, columns, chosen));
   fill(
@@ -141,11 +141,11 @@ function searchBox(show) {
 function columnChooser(columns, chosen) {
   const change = (name, on) => {
     const next = Object.keys(columns).filter((c) => (c === name ? on : chosen.includes(c)));
-    update({ columns: JSON.stringify(next) === JSON.stringify(BOARD_DEFAULT.filter((c) => columns[c])) ? "" : JSON.stringify(next) });
+    update({ fields: JSON.stringify(next) === JSON.stringify(BOARD_DEFAULT.filter((c) => columns[c])) ? "" : JSON.stringify(next) });
   };
   return make(
     "details",
-    { class: "columns", open: Boolean(state.columns) },
+    { class: "columns", open: Boolean(state.fields) },
     make("summary", {}, "Columns"),
     make("div", { class: "controls" }, Object.keys(columns).map((name) => tick(columnTitle(name), chosen.includes(name), (on) => change(name, on), { "data-column": name }))),
   );

@@ -1,17 +1,46 @@
 // The page: its first view (what was found, in words), the list of views, and showing the chosen one.
 
+/** A paragraph or a table of the author's own. */
+function openingOf(finding) {
+  if (!finding.table) return make("p", { class: "finding" }, finding.text);
+  const [head, ...rows] = finding.table;
+  return make(
+    "div",
+    { class: "scroll opening", tabindex: "0", role: "region", "aria-label": "Verdicts" },
+    make("table", {}, make("thead", {}, make("tr", {}, head.map((h) => make("th", { scope: "col" }, h)))), make("tbody", {}, rows.map((row) => make("tr", {}, row.map((cell) => make("td", {}, cell)))))),
+  );
+}
+
+/** A finding with the small chart that shows it: the shift, its line, the models in question. */
+function findingOf(list, finding) {
+  const shift = shiftNamed(finding.shift);
+  const box = make("div", { class: "found-row" }, make("p", {}, finding.text));
+  list.append(make("li", { class: finding.level }, box));
+  if (shift?.robustness && shift.source.length === 1) {
+    const named = finding.models.map((name) => MODELS.indexOf(name)).filter((i) => i >= 0);
+    const rows = MODELS.map((_, i) => i).filter((i) => known(shift.robustness.effective[i]));
+    const fit = baselineFit(shift);
+    const link = make("a", { class: "small", href: address({ ...DEFAULTS, view: "scatter", shift: shift.name, pins: finding.models.length ? JSON.stringify(finding.models) : "" }) }, `${shiftTitle(shift)} over ${titleOf(shift.source[0])}`);
+    const chart = make("div", { class: "finding-chart" });
+    box.append(make("div", {}, chart, link));
+    miniature(chart, shift, rows, fit, { named, scale: "logit" });
+  }
+}
+
 function findingsView(host) {
+  const told = DATA.findings.filter((f) => f.level === "finding" || f.level === "warning");
+  const notes = DATA.findings.filter((f) => f.level === "note");
+  const list = make("ol", { class: "findings" });
   fill(
     host,
-    DATA.findings.map((f) => make("p", { class: f.level }, f.text)),
+    DATA.findings.filter((f) => f.level === "opening").map(openingOf),
+    list,
+    notes.length ? make("details", { class: "notes" }, make("summary", {}, `Notes (${notes.length})`), make("ul", { class: "small" }, notes.map((f) => make("li", {}, f.text)))) : null,
     make("h2", {}, "Lines"),
     linesTable(),
     DATA.out_of_line.length ? [make("h2", {}, "Models out of line"), outOfLine()] : null,
     DATA.missing.length
-      ? [
-          make("h2", {}, "Not in this report"),
-          make("ul", { class: "small" }, DATA.missing.map((m) => make("li", {}, `${m.title}: ${m.reason}.`))),
-        ]
+      ? make("details", { class: "notes" }, make("summary", {}, `Not in this report (${DATA.missing.length})`), make("ul", { class: "small" }, DATA.missing.map((m) => make("li", {}, `${m.title}: ${m.reason}.`))))
       : null,
     make("h2", {}, "Sources and citations"),
     DATA.sources.map((s) =>
@@ -19,17 +48,18 @@ function findingsView(host) {
         "p",
         { class: "small" },
         make("strong", {}, s.title || s.name),
-        ` · ${s.models} models, ${s.settings} settings. ${[s.source, s.licence].filter(Boolean).join(", ")} ${s.citation}`,
+        ` · ${s.models} models, ${s.settings} settings${s.means ? ` and ${s.means} means of them` : ""}. ${[s.source, s.licence].filter(Boolean).join(", ")} ${s.citation}`,
       ),
     ),
     make("p", { class: "small" }, DATA.provenance),
   );
+  for (const finding of told) findingOf(list, finding);
 }
 
 function linesTable() {
-  const open = (shift) => make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name }) }, shift.name);
+  const open = (shift) => make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name }) }, shiftTitle(shift));
   const rows = DATA.shifts.filter((s) => s.line);
-  const header = ["Shift", "Kind", "ID", "OOD", "n", "Slope", "R²", "MAE (points)", "Pattern", "Trust"];
+  const header = ["Shift", "Kind", "ID", "OOD", "n", "Slope", "R²", "MAE (points)", "Pattern", "Trusted"];
   return make(
     "div",
     { class: "scroll", tabindex: "0", role: "region", "aria-label": "Lines" },
@@ -82,9 +112,9 @@ function outOfLine() {
             make(
               "tr",
               {},
-              make("td", {}, make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: r[2], pins: JSON.stringify([r[0]]) }) }, r[0])),
+              make("td", {}, make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: r[2], pins: JSON.stringify([r[0]]) }), title: r[0] }, nameOf(MODELS.indexOf(r[0])))),
               make("td", {}, r[1]),
-              make("td", {}, r[2]),
+              make("td", {}, shiftNamed(r[2]) ? shiftTitle(shiftNamed(r[2])) : r[2]),
               make("td", { class: "number" }, percent(r[3])),
               make("td", { class: "number" }, percent(r[4])),
               make("td", { class: "number" }, points(r[5])),
@@ -132,17 +162,21 @@ function navigation(current) {
 }
 
 function render() {
+  const host = document.getElementById("view");
   const all = listedViews();
   const id = all.includes(state.view) ? state.view : all[0];
-  const keep = document.activeElement?.getAttribute?.("data-name");
+  const active = document.activeElement;
+  const keep = active?.getAttribute?.("data-name") ? `[data-name="${CSS.escape(active.getAttribute("data-name"))}"]` : active?.id && active !== host ? `#${CSS.escape(active.id)}` : null;
+  const at = active?.plot?.at ?? -1;
   navigation(id);
-  const host = document.getElementById("view");
   const { title: name, question } = views.get(id);
   const title = id === "start" || all.length < 2 ? null : [make("h2", {}, name), question ? make("p", { class: "question" }, question) : null];
   const body = make("div", { class: `view view-${id.replace(/[^\w-]/g, "-")}` });
   fill(host, title, body);
   views.get(id).show(body);
-  if (keep) host.querySelector(`[data-name="${CSS.escape(keep)}"]`)?.focus();
+  const again = keep ? host.querySelector(keep) : null;
+  again?.focus({ preventScroll: true });
+  if (at >= 0) again?.plot?.goTo(at);
   document.body.dataset.ready = id;
 }
 
@@ -157,5 +191,5 @@ for (const chart of DATA.charts) {
 }
 state = readState();
 render();
-window.shiftbed = Object.freeze({ fitLine, clopperPearson, normalCdf, normalQuantile, studentQuantile, SCALES, PLACING, placeOn });
+window.shiftbed = Object.freeze({ fitLine, clopperPearson, normalCdf, normalQuantile, studentQuantile, SCALES, PLACING, placeOn, show: (changes) => update(changes) });
 document.documentElement.dataset.interactive = String(Math.round(performance.now()));

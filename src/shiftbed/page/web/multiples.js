@@ -40,23 +40,29 @@ function multiplesView(host) {
   host.append(tableView("multiples", ["shift", "ID", "OOD", "pattern", "models", "fitted", "r2"], table));
 }
 
-function miniature(host, shift, rows, fit) {
+/** A small scatter of a shift with its line; `named` models are large, with their names. */
+function miniature(host, shift, rows, fit, { named = [], scale = state.scale } = {}) {
   const xs = rows.map((i) => accuracy(shift.source[0], i));
   const ys = rows.map((i) => accuracy(shift.target, i));
-  const styles = looks([...new Set(rows.map((i) => asText(column("kind")?.[i])))].sort());
+  const { of: groupOf, groups } = colouring("kind", rows);
+  const styles = looks(groups);
+  const special = new Set(named);
   new Plot(host, `${shift.name}: ${rows.length} models`, 170, () => {
-    const xAxis = axisFor(xs, shift.source[0], "");
-    const yAxis = axisFor(ys, shift.target, "");
+    const xAxis = axisFor(xs, shift.source[0], "", scale);
+    const yAxis = axisFor(ys, shift.target, "", scale);
+    const at = positions(xs, shift.source[0], xAxis, scale);
+    const up = positions(ys, shift.target, yAxis, scale);
     return {
       small: true,
       x: xAxis,
       y: yAxis,
-      points: { x: positions(xs, shift.source[0], xAxis), y: positions(ys, shift.target, yAxis), look: rows.map((i) => styles.get(asText(column("kind")?.[i]))), size: rows.map(() => 2) },
+      points: { x: at, y: up, look: rows.map((i) => styles.get(groupOf(i))), size: rows.map((i) => (special.has(i) ? 5 : 2)), faint: named.length ? rows.map((i) => !special.has(i)) : null, order: rows.map((_, k) => k).sort((a, b) => special.has(rows[a]) - special.has(rows[b])) },
       under: (c, p) => {
         stroke(c, p, [p.x.low, p.x.high], [p.x.low, p.x.high], ink("muted"), { dash: [4, 3], width: 1 });
-        if (!fit.reason) drawLines(c, p, fit, shift.source[0]);
+        if (!fit.reason) drawLines(c, p, fit, shift.source[0], { scale });
       },
-      hover: (k) => [MODELS[rows[k]], `ID ${percent(xs[k])}, OOD ${percent(ys[k])}`],
+      labels: (c, p) => nameThem(c, p, rows.map(nameOf), rows.map((i) => special.has(i)), at, up),
+      hover: (k) => [nameOf(rows[k]), ...(known(shift.robustness?.effective[rows[k]]) ? [`ρ ${points(shift.robustness.effective[rows[k]])} points`] : []), `ID ${percent(xs[k])}, OOD ${percent(ys[k])}`],
     };
   });
 }

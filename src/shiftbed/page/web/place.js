@@ -249,6 +249,13 @@ const MOST_PLACED = 6;
 
 // --- the form -------------------------------------------------------------------------------------
 
+/** Accuracies that a model of the page has, under its own name. */
+function exampleOf(line) {
+  const found = foundFirst(MODELS.map((_, i) => i), "resnet50").find((i) => known(accuracy(line.source, i)) && known(accuracy(line.target, i)));
+  const entries = [line.source, line.target].map((s) => [DATA.settings[s], String(Number(accuracy(s, found).toFixed(4)))]);
+  return writePlaced([{ name: `like ${nameOf(found)}`, entries }]);
+}
+
 let asked = 0; // rows that the form shows beyond those with a number
 
 function placeForm(onchange) {
@@ -297,6 +304,7 @@ function placeForm(onchange) {
       { class: "controls" },
       make("button", { type: "button", "data-name": "place-more", onclick: () => { asked = entries.length - 1; update({}); } }, "+ another test set"),
       make("span", { class: "field" }, make("label", { for: "place-name" }, "Name"), name),
+      state.place ? null : make("button", { type: "button", "data-name": "place-example", onclick: () => update({ place: exampleOf(preset) }) }, "Try an example"),
       state.place ? make("button", { type: "button", "data-name": "place-clear", onclick: () => { asked = 0; update({ place: "" }); } }, "Clear") : null,
     ),
     make("details", { class: "csv-in" }, make("summary", {}, "Several models: paste or drop a CSV"), make("label", { for: "place-csv", class: "small" }, "A row per model, a column per test set; or columns model, setting, accuracy, n."), area, said),

@@ -24,8 +24,7 @@ function planeView(host) {
   const settings = [a, b, y];
   const rows = shownModels().filter((i) => settings.every((s) => known(accuracy(s, i)) && Number.isFinite(SCALES[scaleOf(s)].forward(accuracy(s, i)))));
   const fit = fitLine([a, b], y, state.scale, fitRows(rows));
-  const groupOf = (i) => asText(column(state.colour)?.[i]);
-  const groups = [...new Set(rows.map(groupOf))].sort();
+  const { of: groupOf, groups } = colouring(state.colour, rows);
   const styles = looks(groups);
   const names = DATA.settings;
   const pick = (key, at) => choice({ p1: "ID 1", p2: "ID 2", p3: "OOD" }[key], names.map((name, i) => [name, titleOf(i)]), names[at], (v) => update({ p1: names[a], p2: names[b], p3: names[y], [key]: v }), { "data-name": key });
@@ -56,7 +55,7 @@ function planeView(host) {
     plane: fit.reason ? null : fit.predictZ,
     hover: (k) => {
       const rho = effective(fit, [a, b], y, rows[k]);
-      return [MODELS[rows[k]], ...settings.map((s) => `${titleOf(s)}: ${valueText(s, rows[k])}`), known(rho) ? `ρ from both ID settings: ${points(rho)} points` : ""].filter(Boolean);
+      return [nameOf(rows[k]), ...settings.map((s) => `${titleOf(s)}: ${valueText(s, rows[k])}`), known(rho) ? `ρ from both ID settings: ${points(rho)} points` : ""].filter(Boolean);
     },
   });
   space.canvas.id = "plane";
@@ -65,11 +64,11 @@ function planeView(host) {
   const pair = make("div", { class: "pair" });
   host.append(pair);
   for (const x of [a, b]) projection(pair, x, y, rows, styles, groupOf);
-  const table = rows.map((i) => {
+  const table = () => rows.map((i) => {
     const rho = effective(fit, [a, b], y, i);
     return [MODELS[i], groupOf(i), ...settings.map((s) => accuracy(s, i)), known(rho) ? rho : null, fit.models?.has(i) ? "yes" : "no"];
   });
-  host.append(tableView("plane", ["model", state.colour, ...settings.map((s) => names[s]), "rho", "fitted"], table));
+  host.append(tableView("plane", ["model", state.colour, ...settings.map((s) => names[s]), "rho", "fitted"], table, rows.length));
 }
 
 function planeNote(fit) {

@@ -1,14 +1,15 @@
 // Drawing on a canvas: axes, points, bars, bands, lines; hover, keyboard and box zoom. Views say what
 // to draw in positions of the axes; nothing here knows what the numbers mean.
 
-// Okabe and Ito's colours, told apart with any colour vision, each with a marker of its own.
+// As in figures/palette.py: told apart with any colour vision and on both papers, each with a marker of
+// its own.
 const CYCLE = [
   ["#0072B2", "circle"],
-  ["#E69F00", "square"],
+  ["#BE8300", "square"],
   ["#009E73", "triangle"],
   ["#CC79A7", "diamond"],
-  ["#56B4E9", "down"],
-  ["#D55E00", "pentagon"],
+  ["#3A93CC", "down"],
+  ["#8E63B8", "pentagon"],
 ];
 const KINDS = ["standard", "intervention", "more-data", "lp-adversarial", "zero-shot"];
 const KIND_NAMES = {
@@ -19,7 +20,7 @@ const KIND_NAMES = {
   "zero-shot": "Zero-shot",
   own: "Own model",
 };
-const OWN = ["#D4B106", "star"];
+const OWN = ["#D81B60", "star"];
 const OTHER = ["#8C8C8C", "circle"];
 
 /** Colour and marker of each group: a kind of model always has the same, later ones share grey. */
@@ -33,6 +34,30 @@ function looks(groups) {
     else found.set(group, next < CYCLE.length ? CYCLE[next++] : OTHER);
   }
   return found;
+}
+
+const MOST_GROUPS = 8;
+
+/** Groups to colour models by: values of a column, ranges of a numeric one, the commonest of many. */
+function colouring(name, rows) {
+  const values = column(name);
+  if (!values) return { of: () => "–", groups: ["–"] };
+  const distinct = new Set(rows.map((i) => asText(values[i])));
+  if (isNumeric(name) && distinct.size > MOST_GROUPS) {
+    const sorted = rows.map((i) => values[i]).filter(known).sort((a, b) => a - b);
+    const cuts = [...new Set([0.2, 0.4, 0.6, 0.8].map((p) => sorted[Math.floor(p * (sorted.length - 1))]))];
+    const ends = [sorted[0], ...cuts, sorted.at(-1)];
+    const groups = ends.slice(1).map((end, k) => `${short(ends[k])} to ${short(end)}`);
+    const of = (i) => (known(values[i]) ? groups[cuts.filter((cut) => values[i] > cut).length] : "–");
+    return { of, groups: [...groups, ...(distinct.has("–") ? ["–"] : [])] };
+  }
+  if (distinct.size <= MOST_GROUPS || name === "kind") return { of: (i) => asText(values[i]), groups: [...distinct].sort() };
+  const counts = new Map();
+  for (const i of rows) counts.set(asText(values[i]), (counts.get(asText(values[i])) ?? 0) + 1);
+  const common = [...counts].sort((a, b) => b[1] - a[1]).slice(0, CYCLE.length).map(([value]) => value);
+  const kept = new Set(common);
+  const rest = `${distinct.size - common.length} others`;
+  return { of: (i) => (kept.has(asText(values[i])) ? asText(values[i]) : rest), groups: [...common, rest] };
 }
 
 const MARKERS = {
@@ -68,8 +93,10 @@ function polygon(c, x, y, r, sides, turn) {
 
 /** Colours of the page as it is now: light, dark, or on paper. */
 function ink(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+  return inks.get(name);
 }
+const inks = new Map(); // asked for once, until they change
 
 const FONT = "12px system-ui, sans-serif";
 const drawn = new Set(); // plots on the page, drawn again when its size or colours change
@@ -78,12 +105,16 @@ const drawn = new Set(); // plots on the page, drawn again when its size or colo
 class Canvas {
   constructor(host, label, height, paint) {
     this.canvas = make("canvas", { role: "img", "aria-label": label, tabindex: "0" });
+    this.canvas.plot = this;
     this.tip = make("div", { class: "tip", role: "status", hidden: true });
     this.frame = make("div", { class: "canvas" }, this.canvas, this.tip);
     this.frame.style.height = `${height}px`;
     this.paint = paint;
     host.append(this.frame);
-    this.observer = new ResizeObserver(() => this.draw());
+    this.size = [];
+    this.observer = new ResizeObserver(() => {
+      if (this.size[0] !== this.frame.clientWidth || this.size[1] !== this.frame.clientHeight) this.draw();
+    });
     this.observer.observe(this.frame);
     drawn.add(this);
   }
@@ -97,6 +128,7 @@ class Canvas {
     const width = this.frame.clientWidth;
     const height = this.frame.clientHeight;
     if (!width || !height) return;
+    this.size = [width, height];
     const ratio = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
@@ -123,10 +155,12 @@ class Canvas {
   }
 }
 
-for (const [media, type] of [["(prefers-color-scheme: dark)", "change"], ["print", "change"]]) {
-  matchMedia(media).addEventListener(type, () => drawn.forEach((plot) => plot.draw()));
+function redrawAll() {
+  inks.clear();
+  drawn.forEach((plot) => plot.draw());
 }
-window.addEventListener("beforeprint", () => drawn.forEach((plot) => plot.draw()));
+for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", redrawAll);
+window.addEventListener("beforeprint", redrawAll);
 
 /**
  * A plot with two axes. `spec()` gives, anew for each drawing,
@@ -155,6 +189,7 @@ class Plot extends Canvas {
 
   render(c, width, height) {
     const now = this.spec();
+    if (!this.now && now.zoom) this.zoom = now.zoom;
     this.now = now;
     this.x = this.zoom ? { ...now.x, ...this.zoom.x } : now.x;
     this.y = this.zoom ? { ...now.y, ...this.zoom.y } : now.y;
@@ -248,7 +283,7 @@ class Plot extends Canvas {
       const [colour, marker] = p.look[i];
       c.beginPath();
       MARKERS[marker](c, x, y, p.size ? p.size[i] : 3.5);
-      c.globalAlpha = p.faint?.[i] ? 0.15 : 1;
+      c.globalAlpha = p.faint?.[i] ? 0.2 : 1;
       if (p.open?.[i]) {
         c.strokeStyle = colour;
         c.lineWidth = 1.3;
@@ -295,6 +330,12 @@ class Plot extends Canvas {
     this.say(one && this.now.hover ? this.now.hover(one[2]) : null, one?.[0], one?.[1]);
   }
 
+  /** Back to a point after the page was drawn anew. */
+  goTo(i) {
+    const one = this.placed?.find(([, , k]) => k === i);
+    if (one) this.go(one);
+  }
+
   listen() {
     const place = (e) => {
       const box = this.canvas.getBoundingClientRect();
@@ -303,7 +344,7 @@ class Plot extends Canvas {
     let start = null;
     this.canvas.addEventListener("pointermove", (e) => {
       const [x, y] = place(e);
-      if (start && this.now.zoomable && Math.hypot(x - start[0], y - start[1]) > 6) {
+      if (start && e.pointerType === "mouse" && this.now.zoomable && Math.hypot(x - start[0], y - start[1]) > 6) {
         this.box = [...start, x, y];
         this.remark();
         return;
@@ -311,26 +352,28 @@ class Plot extends Canvas {
       const one = this.nearest(x, y);
       if ((one ? one[2] : -1) !== this.at) this.go(one);
     });
-    this.canvas.addEventListener("pointerleave", () => this.at >= 0 && this.go(null));
+    this.canvas.addEventListener("pointerleave", (e) => e.pointerType === "mouse" && this.at >= 0 && this.go(null));
     this.canvas.addEventListener("pointerdown", (e) => {
       start = place(e);
-      this.canvas.setPointerCapture(e.pointerId);
+      if (e.pointerType === "mouse") this.canvas.setPointerCapture(e.pointerId);
+    });
+    this.canvas.addEventListener("pointercancel", () => {
+      start = null;
     });
     this.canvas.addEventListener("pointerup", (e) => {
       const [x, y] = place(e);
-      if (this.box) this.zoomTo(this.box);
-      else {
-        const one = this.nearest(x, y);
-        if (one) this.now.pick?.(one[2]);
-      }
+      const box = this.box;
       start = null;
       this.box = null;
-      this.draw();
+      if (box) return this.zoomTo(box);
+      const one = this.nearest(x, y, e.pointerType === "mouse" ? 14 : 28);
+      const again = one && one[2] === this.tapped;
+      this.tapped = one ? one[2] : -1;
+      if (e.pointerType === "mouse" || again) {
+        if (one) this.now.pick?.(one[2]);
+      } else this.go(one); // a finger's first tap shows, its second pins
     });
-    this.canvas.addEventListener("dblclick", () => {
-      this.zoom = null;
-      this.draw();
-    });
+    this.canvas.addEventListener("dblclick", () => this.zoomOut());
     this.canvas.addEventListener("keydown", (e) => this.key(e));
   }
 
@@ -341,6 +384,15 @@ class Plot extends Canvas {
       x: { low: at(Math.min(a, x)), high: at(Math.max(a, x)) },
       y: { low: up(Math.max(b, y)), high: up(Math.min(b, y)) },
     };
+    const ends = [this.zoom.x.low, this.zoom.x.high, this.zoom.y.low, this.zoom.y.high];
+    this.now.zoomed?.(ends.map((v) => Number(v.toPrecision(6))).join(","));
+    this.draw();
+  }
+
+  zoomOut() {
+    this.zoom = null;
+    this.now.zoomed?.("");
+    this.draw();
   }
 
   /** Arrows walk through the points from left to right, Enter pins, Escape leaves. */
@@ -356,7 +408,7 @@ class Plot extends Canvas {
       this.now.pick?.(this.at);
       e.preventDefault();
     } else if (e.key === "Escape") {
-      this.zoom = null;
+      this.zoomOut();
       this.go(null);
     }
   }

@@ -6,8 +6,7 @@ const rhoOf = new Map();
 /** ρ of all models on a shift, from its own baseline models, whatever is filtered. */
 function rhos(shift) {
   if (!rhoOf.has(shift.name)) {
-    const rows = MODELS.map((_, i) => i).filter((i) => isFitted(i, shift));
-    const fit = fitShift(shift.source, shift.target, "logit", rows, shift.knee ?? null);
+    const fit = baselineFit(shift);
     rhoOf.set(shift.name, MODELS.map((_, i) => effective(fit, shift.source, shift.target, i)));
   }
   return rhoOf.get(shift.name);
@@ -25,8 +24,7 @@ function axisOfPoints(values, title) {
 
 /** Dots of models in groups over two axes of points, with zero lines. */
 function rhoPlot(host, label, rows, xs, ys, xTitle, yTitle, extra = {}) {
-  const groupOf = (i) => asText(column(state.colour)?.[i]);
-  const groups = [...new Set(rows.map(groupOf))].sort();
+  const { of: groupOf, groups } = colouring(state.colour, rows);
   const styles = looks(groups);
   host.append(legend(groups, styles, state.colour === "kind" ? KIND_NAMES : {}));
   const pins = pinned();
@@ -43,8 +41,8 @@ function rhoPlot(host, label, rows, xs, ys, xTitle, yTitle, extra = {}) {
       stroke(c, p, [0, 0], [p.y.low, p.y.high], ink("muted"), { width: 1 });
       stroke(c, p, [p.x.low, p.x.high], [0, 0], ink("muted"), { width: 1 });
     },
-    labels: (c, p) => nameThem(c, p, rows, rows.map((i) => pins.has(MODELS[i]) || DATA.models.own[i] || (extra.name?.(i) ?? false)), xs, ys),
-    hover: (k) => [MODELS[rows[k]], groupOf(rows[k]), `${xTitle}: ${points(xs[k])}`, `${yTitle}: ${points(ys[k])}`],
+    labels: (c, p) => nameThem(c, p, rows.map(nameOf), rows.map((i) => pins.has(MODELS[i]) || DATA.models.own[i] || (extra.name?.(i) ?? false)), xs, ys),
+    hover: (k) => [nameOf(rows[k]), groupOf(rows[k]), `${xTitle}: ${points(xs[k])}`, `${yTitle}: ${points(ys[k])}`],
     pick: (k) => togglePin(MODELS[rows[k]]),
   }));
 }
@@ -84,14 +82,14 @@ function syntheticView(host) {
   const natural = DATA.shifts.filter((s) => s.source.length === 1 && isNatural(s));
   const synthetic = DATA.shifts.filter((s) => s.source.length === 1 && !isNatural(s));
   const y = natural.find((s) => s.name === state.natural) ?? natural[0];
-  const x = synthetic.find((s) => s.name === state.synthetic) ?? synthetic[0];
   const others = shownModels().filter((i) => asText(column("kind")?.[i]) !== "standard");
   const usable = others.length >= 3 ? others : shownModels();
-  const rows = usable.filter((i) => Number.isFinite(rhos(x)[i]) && Number.isFinite(rhos(y)[i]));
   const ranked = synthetic
     .map((s) => ({ s, ...pearson(usable.map((i) => rhos(s)[i]), usable.map((i) => rhos(y)[i])) }))
     .filter((one) => Number.isFinite(one.r))
     .sort((a, b) => b.r - a.r);
+  const x = synthetic.find((s) => s.name === state.synthetic) ?? ranked[0]?.s ?? synthetic[0];
+  const rows = usable.filter((i) => Number.isFinite(rhos(x)[i]) && Number.isFinite(rhos(y)[i]));
   fill(
     host,
     make(
@@ -118,7 +116,8 @@ function syntheticView(host) {
   const plot = rhoPlot(host, `ρ on ${y.name} over ρ on ${x.name}`, rows, rows.map((i) => rhos(x)[i]), rows.map((i) => rhos(y)[i]), `ρ on ${x.name} (points)`, `ρ on ${y.name} (points)`);
   plot.canvas.id = "synthetic";
   host.append(make("p", { class: "small" }, "Models of standard training are left out, as in taori2020 (Appendix H): they are what the lines are fitted through."));
-  host.append(tableView("synthetic", ["synthetic shift", "natural shift", "r", "n"], ranked.map((one) => [one.s.name, y.name, one.r, one.n])));
+  host.append(tableView("synthetic", ["model", "kind", `rho on ${x.name}`, `rho on ${y.name}`], rows.map((i) => [MODELS[i], asText(column("kind")?.[i]), rhos(x)[i], rhos(y)[i]])));
+  host.append(make("h3", {}, "Every synthetic shift"), tableView("synthetic-shifts", ["synthetic shift", "natural shift", "r", "n"], ranked.map((one) => [one.s.name, y.name, one.r, one.n])));
 }
 
 views.set("relative", { title: "ρ and τ", group: "Explore", question: "Does a robustness technique help the model that it was applied to?", show: relativeView, possible: () => DATA.models.parent.some((p) => p >= 0) && DATA.shifts.some((s) => s.source.length === 1) });

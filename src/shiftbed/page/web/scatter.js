@@ -58,12 +58,18 @@ function positions(values, setting, axis, wanted = state.scale) {
   return values.map((v) => (known(v) ? Math.min(axis.high, Math.max(axis.low, forward(v))) : NaN));
 }
 
+/** Ends of both axes as the address has them; null if it has none. */
+function zoomOf(range) {
+  const ends = (range ?? "").split(",").map(Number);
+  if (ends.length !== 4 || !ends.every(Number.isFinite) || !(ends[1] > ends[0]) || !(ends[3] > ends[2])) return null;
+  return { x: { low: ends[0], high: ends[1] }, y: { low: ends[2], high: ends[3] } };
+}
+
 function scatterView(host) {
   const { x, y, shift } = chosenShift();
   const rows = shownModels().filter((i) => known(accuracy(x, i)) && known(accuracy(y, i)));
   const fit = fitShift([x], y, state.scale, fitRows(rows, shift), shift?.knee ?? null);
-  const groupOf = (i) => asText(column(state.colour)?.[i]);
-  const groups = [...new Set(rows.map(groupOf))].sort();
+  const { of: groupOf, groups } = colouring(state.colour, rows);
   const styles = looks(groups);
   const xs = rows.map((i) => accuracy(x, i));
   const ys = rows.map((i) => accuracy(y, i));
@@ -84,6 +90,8 @@ function scatterView(host) {
       x: xAxis,
       y: yAxis,
       zoomable: true,
+      zoom: zoomOf(state.range),
+      zoomed: (range) => update({ range }, { quiet: true }),
       points: {
         x: at,
         y: up,
@@ -98,23 +106,24 @@ function scatterView(host) {
         if (state.bars) drawBars(c, p, rows, at, up, x, y, styles, groupOf);
         if (!fit.reason) drawLines(c, p, fit, x);
       },
-      labels: (c, p) => nameThem(c, p, rows.map((i) => MODELS[i]), special.map((s, k) => s && (!searching || hit[k] || pins.has(MODELS[rows[k]]))), at, up),
+      labels: (c, p) => nameThem(c, p, rows.map(nameOf), special.map((s, k) => s && (!searching || hit[k] || pins.has(MODELS[rows[k]]))), at, up),
       hover: (k) => describe(rows[k], x, y, shift, fit),
       pick: (k) => togglePin(MODELS[rows[k]]),
     };
   });
   plot.canvas.id = "scatter";
-  fill(note, equation(fit, shift));
+  fill(note, equation(fit, shift, x, y));
   figures(note, fit.lines, fit);
   host.append(make("p", { class: "small" }, reading(rows, fit)));
   host.append(scatterTable(rows, x, y, fit));
 }
 
-function equation(fit, shift) {
+function equation(fit, shift, x, y) {
   if (fit.reason) return `No line: ${fit.reason}.`;
   const lines = fit.lines.map((l) => {
     const range = Number.isFinite(l.low) ? ` above ${percent(l.low)}` : Number.isFinite(l.high) ? ` below ${percent(l.high)}` : "";
-    return `S(y) = ${number(l.weights[0])}·S(x) ${l.intercept < 0 ? "−" : "+"} ${number(Math.abs(l.intercept))}${range}, R² ${number(l.r2)}`;
+    const of = (setting) => `${isMetric(setting) || state.scale === "linear" ? "" : state.scale} ${titleOf(setting)}`.trim();
+    return `${of(y)} = ${number(l.weights[0])} · ${of(x)} ${l.intercept < 0 ? "−" : "+"} ${number(Math.abs(l.intercept))}${range}, R² ${number(l.r2)}`;
   });
   const trusted = shift && shift.reason ? ` Not to be trusted: ${shift.reason}.` : "";
   return `${lines.join("; ")}; n = ${fit.n}, MAE ${number(100 * fit.mae, 3)} points.${trusted}`;
@@ -178,52 +187,52 @@ function nameThem(c, plot, names, wanted, at, up, most = 12) {
   placeLabels(c, plot, chosen.map((k) => [names[k], at[k], up[k]]));
 }
 
-/** All that is known of a model, one line each. */
+/** What matters of a model, in at most eight lines, ρ first; its own name if that is another. */
 function describe(i, x, y, shift, fit) {
-  const lines = [MODELS[i]];
-  for (const [name, values] of Object.entries(DATA.models.columns)) {
-    if (values[i] !== null && values[i] !== undefined) lines.push(`${name}: ${asText(values[i])}`);
+  const lines = [nameOf(i)];
+  const stored = shift?.robustness;
+  const rho = effective(fit, [x], y, i);
+  const there = stored && known(stored.effective[i]);
+  if (there) {
+    const around = known(stored.low[i]) ? ` [${points(stored.low[i])}, ${points(stored.high[i])}]` : "";
+    lines.push(`ρ ${points(stored.effective[i])} points${around}: ${stored.verdict[i]}`);
   }
-  if (DATA.models.parent[i] >= 0) lines.push(`derived from: ${MODELS[DATA.models.parent[i]]}`);
-  for (const setting of [x, y]) {
+  if (known(rho) && !isMetric(y) && !(there && Math.abs(rho - stored.effective[i]) < 5e-6)) lines.push(`ρ ${points(rho)} points on the line drawn here`);
+  for (const setting of [y, x]) {
     const [low, high] = isMetric(setting) ? [NaN, NaN] : clopperPearson(accuracy(setting, i), size(setting, i), 0.95);
     const around = known(low) ? ` [${percent(low)}, ${percent(high)}], n = ${size(setting, i)}` : "";
     lines.push(`${titleOf(setting)}: ${valueText(setting, i)}${around}`);
   }
-  const rho = effective(fit, [x], y, i);
-  if (known(rho) && !isMetric(y)) lines.push(`ρ on this fit: ${points(rho)} points${fit.models.has(i) ? " (fitted)" : ""}`);
-  const stored = shift?.robustness;
-  if (stored && known(stored.effective[i])) {
-    const around = known(stored.low[i]) ? `, 95 % interval ${points(stored.low[i])} … ${points(stored.high[i])}` : "";
-    lines.push(`ρ as published: ${points(stored.effective[i])} points${around}; q = ${short(stored.q_value[i])}: ${stored.verdict[i]}`);
-    for (const caveat of stored.caveats[i]) lines.push(`but: ${shift.caveats[caveat]}`);
-  }
-  return lines;
+  const kind = column("kind")?.[i];
+  lines.push([kind ? KIND_NAMES[kind] ?? kind : "", column("family")?.[i], column("training_data")?.[i]].filter(Boolean).join(" · "));
+  if (there && stored.caveats[i].length) lines.push(`But: ${shift.caveats[stored.caveats[i][0]]}${stored.caveats[i].length > 1 ? ` (and ${stored.caveats[i].length - 1} more)` : ""}`);
+  if (nameOf(i) !== MODELS[i]) lines.push(MODELS[i]);
+  return lines.filter(Boolean).slice(0, 8);
 }
 
 function scatterTable(rows, x, y, fit) {
   const header = ["model", state.colour, DATA.settings[x], DATA.settings[y], "predicted", "rho", "fitted"];
-  const body = rows.map((i) => {
+  const body = () => rows.map((i) => {
     const rho = effective(fit, [x], y, i);
     return [MODELS[i], asText(column(state.colour)?.[i]), accuracy(x, i), accuracy(y, i), known(rho) ? accuracy(y, i) - rho : null, known(rho) ? rho : null, fit.models?.has(i) ? "yes" : "no"];
   });
-  return tableView("scatter", header, body);
+  return tableView("scatter", header, body, rows.length);
 }
 
 function scatterControls(x, y, shift) {
   const settings = DATA.settings.map((name, i) => [name, titleOf(i)]);
-  const shifts = DATA.shifts.filter((s) => s.source.length === 1).map((s) => [s.name, s.name]);
+  const shifts = DATA.shifts.filter((s) => s.source.length === 1).map((s) => [s.name, s.title || titleOf(s.target)]);
   const full = shift && shift.full_source !== null && shift.full_source !== undefined;
   return make(
     "div",
     { class: "controls" },
-    shifts.length ? choice("Shift", [["", "(any)"], ...shifts], shift?.name ?? "", (v) => update({ shift: v, x: "", y: "" }), { "data-name": "shift" }) : null,
-    choice("x", settings, DATA.settings[x], (v) => update({ x: v, y: DATA.settings[y] }), { "data-name": "x" }),
-    choice("y", settings, DATA.settings[y], (v) => update({ y: v, x: DATA.settings[x] }), { "data-name": "y" }),
+    shifts.length ? choice("Shift", [["", "(any)"], ...shifts], shift?.name ?? "", (v) => update({ shift: v, x: "", y: "", range: "" }), { "data-name": "shift" }) : null,
+    choice("x", settings, DATA.settings[x], (v) => update({ x: v, y: DATA.settings[y], range: "" }), { "data-name": "x" }),
+    choice("y", settings, DATA.settings[y], (v) => update({ y: v, x: DATA.settings[x], range: "" }), { "data-name": "y" }),
     full
       ? make("button", { type: "button", onclick: () => update({ x: DATA.settings[shift.full_source], y: DATA.settings[y] }) }, "Whole ID set as x")
       : null,
-    choice("Scale", ["logit", "probit", "linear"], state.scale, (v) => update({ scale: v }), { "data-name": "scale" }),
+    choice("Scale", ["logit", "probit", "linear"], state.scale, (v) => update({ scale: v, range: "" }), { "data-name": "scale" }),
     choice("Fit", [["baseline", "baseline models shown"], ["shown", "all models shown"]], state.fit, (v) => update({ fit: v }), { "data-name": "fit" }),
     choice("Colour", Object.keys(DATA.models.columns), state.colour, (v) => update({ colour: v }), { "data-name": "colour" }),
     tick("Error bars", state.bars !== "", (on) => update({ bars: on ? "yes" : "" }), { "data-name": "bars" }),
@@ -233,40 +242,70 @@ function scatterControls(x, y, shift) {
 
 const MOST_VALUES = 60;
 
-/** One list of ticks per column with few values. */
+const keepFilters = (kept) => update({ filter: Object.keys(kept).length ? JSON.stringify(kept) : "" });
+
+/** Ticks per column with few values, a range per numeric column, a text for the rest. Made when open. */
 function filterControls() {
-  const now = filters();
-  const lists = Object.entries(DATA.models.columns)
-    .map(([name, values]) => [name, [...new Set(values.map(asText))].sort()])
-    .filter(([, values]) => values.length > 1 && values.length <= MOST_VALUES);
-  const boxes = lists.map(([name, values]) => {
-    const on = Array.isArray(now[name]) ? new Set(now[name]) : new Set(values);
-    const change = (value, checked) => {
-      const next = new Set(on);
-      next[checked ? "add" : "delete"](value);
-      const kept = { ...now, [name]: values.filter((v) => next.has(v)) };
-      if (next.size === values.length) delete kept[name];
-      update({ filter: Object.keys(kept).length ? JSON.stringify(kept) : "" });
-    };
-    return make(
-      "fieldset",
-      { "data-filter": name },
-      make("legend", {}, name),
-      values.map((v) => tick(name === "kind" ? KIND_NAMES[v] ?? v : v, on.has(v), (checked) => change(v, checked), { value: v })),
-    );
-  });
-  const long = Object.entries(DATA.models.columns)
-    .filter(([, values]) => values.some((v) => typeof v === "string") && new Set(values).size > MOST_VALUES)
-    .map(([name]) => hasControl(name, now));
   const count = shownModels().length;
+  const details = make("details", { class: "filters", open: state.filter !== "" || state.filtering === "open" }, make("summary", { "data-name": "filters" }, `Filter models (${count} of ${COUNT} shown)`));
+  const build = () => {
+    if (details.childElementCount > 1 || !details.open) return;
+    const now = filters();
+    for (const name of Object.keys(DATA.models.columns)) {
+      const { values, numeric } = columnFacts(name);
+      if (values.length < 2) continue;
+      if (numeric && values.length > 8) details.append(rangeControl(name, now));
+      else if (values.length <= MOST_VALUES) details.append(ticksControl(name, values, now));
+      else details.append(hasControl(name, now));
+    }
+    if (state.filter) details.append(make("button", { type: "button", onclick: () => update({ filter: "" }) }, "Show all"));
+  };
+  details.addEventListener("toggle", () => {
+    build();
+    update({ filtering: details.open && state.filter === "" ? "open" : "" }, { quiet: true });
+  });
+  build();
+  return details;
+}
+
+function ticksControl(name, values, now) {
+  const on = Array.isArray(now[name]) ? new Set(now[name]) : new Set(values);
+  const change = (value, checked) => {
+    const next = new Set(on);
+    next[checked ? "add" : "delete"](value);
+    const kept = { ...now, [name]: values.filter((v) => next.has(v)) };
+    if (next.size === values.length) delete kept[name];
+    keepFilters(kept);
+  };
   return make(
-    "details",
-    { class: "filters", open: state.filter !== "" },
-    make("summary", {}, `Filter models (${count} of ${COUNT} shown)`),
-    boxes,
-    long,
-    state.filter ? make("button", { type: "button", onclick: () => update({ filter: "" }) }, "Show all") : null,
+    "fieldset",
+    { "data-filter": name },
+    make("legend", {}, name.replaceAll("_", " ")),
+    values.map((v) => tick(name === "kind" ? KIND_NAMES[v] ?? v : v, on.has(v), (checked) => change(v, checked), { value: v, "data-name": `filter-${name}-${v}` })),
   );
+}
+
+/** For numbers: from and to. */
+function rangeControl(name, now) {
+  const wanted = now[name] ?? {};
+  const end = (side, label) => {
+    const input = make("input", {
+      type: "number",
+      step: "any",
+      "aria-label": `${name} ${label}`,
+      "data-name": `${side}-${name}`,
+      placeholder: label,
+      onchange: (e) => {
+        const next = { ...wanted, [side]: e.target.value === "" ? undefined : Number(e.target.value) };
+        const kept = { ...now, [name]: JSON.parse(JSON.stringify(next)) };
+        if (!Object.keys(kept[name]).length) delete kept[name];
+        keepFilters(kept);
+      },
+    });
+    input.value = wanted[side] ?? "";
+    return input;
+  };
+  return make("span", { class: "field", "data-filter": name }, make("span", {}, name.replaceAll("_", " ")), end("from", "from"), end("to", "to"));
 }
 
 /** For a column with too many values to list: models where it contains a text. */
@@ -279,7 +318,7 @@ function hasControl(name, now) {
     onchange: (e) => {
       const kept = { ...now, [name]: { has: e.target.value } };
       if (!e.target.value) delete kept[name];
-      update({ filter: Object.keys(kept).length ? JSON.stringify(kept) : "" });
+      keepFilters(kept);
     },
   });
   input.value = now[name]?.has ?? "";
@@ -290,14 +329,19 @@ function searchControls(rows) {
   const id = `w${++widgets}`;
   const results = make("ul", { class: "found", "aria-label": "Models found" });
   const show = () => {
-    const found = rows.filter((i) => matches(i)).slice(0, 12);
+    const found = state.search.trim() ? foundFirst(rows.filter((i) => matches(i))) : [];
     const pins = pinned();
-    const names = [...new Set([...found.map((i) => MODELS[i]), ...pins])];
+    const at = new Map(MODELS.map((name, i) => [name, i]));
+    const names = [...new Set([...found.slice(0, 12).map((i) => MODELS[i]), ...pins])];
+    const more = found.length > 12 ? make("li", { class: "small" }, `and ${found.length - 12} more`) : null;
+    const none = state.search.trim() && !found.length ? make("li", { class: "warning" }, `No model’s name has “${state.search.trim()}”.`) : null;
     fill(
       results,
+      none,
       names.map((name) =>
-        make("li", {}, make("button", { type: "button", "aria-pressed": String(pins.has(name)), onclick: () => togglePin(name) }, `${pins.has(name) ? "★" : "☆"} ${name}`)),
+        make("li", {}, make("button", { type: "button", title: name, "aria-pressed": String(pins.has(name)), onclick: () => togglePin(name) }, `${pins.has(name) ? "★" : "☆"} ${at.has(name) ? nameOf(at.get(name)) : name}`)),
       ),
+      more,
     );
   };
   const input = make("input", {

@@ -66,7 +66,7 @@ function overview(host, shift, placed) {
   const [x, y] = [shift.source[0], shift.target];
   const mine = placed.filter((one) => one.line.target === y && one.line.source === x);
   const rows = MODELS.map((_, i) => i).filter((i) => known(shift.robustness.effective[i]));
-  const fit = fitShift([x], y, "logit", rows.filter((i) => isFitted(i, shift)), shift.knee ?? null);
+  const fit = baselineFit(shift);
   const named = threeOf(fairlyOut(shift));
   const groupOf = (i) => asText(column("kind")?.[i]);
   const groups = [...new Set(rows.map(groupOf))].sort();
@@ -191,7 +191,7 @@ function cards() {
   for (const shift of shown) {
     const out = outOf(shift).length;
     const thumb = make("canvas", { class: "thumb", "aria-hidden": "true", width: "320", height: "200" });
-    thumbnail(thumb, shift);
+    setTimeout(() => thumb.isConnected && thumbnail(thumb, shift));
     list.append(
       make(
         "li",
@@ -224,7 +224,7 @@ function thumbnail(canvas, shift) {
   const [[left, right], [low, high]] = [range(0), range(1)];
   const px = (v) => 12 + (296 * (v - left)) / (right - left || 1);
   const py = (v) => 188 - (176 * (v - low)) / (high - low || 1);
-  const step = Math.max(1, Math.floor(z.length / 2000));
+  const step = Math.max(1, Math.floor(z.length / 700));
   c.fillStyle = ink("muted");
   for (let i = 0; i < z.length; i += step) if (!z[i][2]) c.fillRect(px(z[i][0]) - 2.5, py(z[i][1]) - 2.5, 5, 5);
   c.fillStyle = lineColour();

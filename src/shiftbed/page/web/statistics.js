@@ -283,6 +283,18 @@ function fitShift(sources, target, scale, rows, knee = null) {
   };
 }
 
+const baselines = new Map();
+
+/** A shift's own baseline on a scale, whatever is filtered; fitted once. */
+function baselineFit(shift, scale = "logit") {
+  const key = `${shift.name} ${scale}`;
+  if (!baselines.has(key)) {
+    const rows = MODELS.map((_, i) => i).filter((i) => isFitted(i, shift));
+    baselines.set(key, fitShift(shift.source, shift.target, scale, rows, shift.knee ?? null));
+  }
+  return baselines.get(key);
+}
+
 /** ρ = OOD accuracy − what the baseline predicts from ID accuracy. */
 function effective(fit, sources, target, model) {
   const x = sources.map((s) => accuracy(s, model));

@@ -57,8 +57,15 @@ def factor_panels(found: Factors, *, title: str) -> Panels:
         reading="Left: factors above the dashed line are more than chance; above 1 is the usual "
         "rule. Right: which metrics go together; in brackets the share of all variance"
         + ("; marked: the interval leaves out 0." if marked is not None else "."),
-        notes=(f"{found.n} networks; {found.interval_note}.", *found.warnings),
+        notes=(f"{_counted(found)}; {found.interval_note}.", *found.warnings),
     )
+
+
+def _counted(found: Factors) -> str:
+    """How many networks, and rows where a network is in several pairs."""
+    if found.units == found.n:
+        return f"{found.n} networks"
+    return f"{found.units} models, {found.n} rows of model and ID set"
 
 
 def pattern_panels(
