@@ -168,3 +168,21 @@ def test_what_is_unknown_is_said(line: str, said: str) -> None:
         resolve(line)
     with pytest.raises(InputError, match="at least 1"):
         networks.build("conv8", classes=0)
+
+
+def test_a_head_is_new_kept_or_refused(tmp_path):
+    torch.manual_seed(1)
+    network = networks.build("resnet8", classes=5)
+    torch.save(network.state_dict(), tmp_path / "net.pt")
+    given = {"start": "file:net.pt", "base": tmp_path, "seed": 3}
+    kept, new = (
+        networks.make_network("nets:resnet8", 5, head=head, **given) for head in ("keep", "new")
+    )
+    assert torch.equal(kept.heads[0].weight, network.fc.weight)
+    assert not torch.equal(new.heads[0].weight, network.fc.weight)
+    assert torch.equal(new.module.network.conv1.weight, network.conv1.weight)
+    assert torch.equal(new.old_heads[0].weight, network.fc.weight)
+    again = networks.make_network("nets:resnet8", 5, head="new", **given)
+    assert torch.equal(new.heads[0].weight, again.heads[0].weight)
+    with pytest.raises(InputError, match="head 'keep': nets:resnet8 has 5 outputs"):
+        networks.make_network("nets:resnet8", 4, head="keep", **given)

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from shiftbed.catalogue.maps import groups, imagenet_synsets
 from shiftbed.errors import InputError
 from shiftbed.training import arguments, read_recipe
+from shiftbed.training.arguments import normalised
 from shiftbed.training.recipe import canonical, combinations
+from shiftbed.training.sources import DataSpec
 from tests.training.places import GRID, HEAD, place
 
 ROOT = Path(__file__).parents[2]
@@ -232,7 +235,11 @@ class TestPapers:
             ("wenzel2022", 23_328, 31_104),
             ("shi2023", 3 * (2 * 7 + 7), 63 + 3 * 14 + 2 * 56),
             ("taori2020", 5 + 3, 8 + 15),
-            ("andreassen2021", 6 * 3 * 5 * 2 + 6 * 5 + 2, 230),
+            (
+                "andreassen2021",
+                6 * 3 * 5 * 2 + 6 * 5 + 2 * 5,
+                220 + 30 + 2 * 9 + 2 * 3 + 3 + 7 + 12,
+            ),
             ("fridovich2022", 447, 447),
         ],
     )
@@ -337,3 +344,30 @@ def test_every_job_has_an_id_in_the_json(tmp_path):
     assert found["networks"] == len(found["jobs"]) == 8
     assert sum(found["by_data_size"].values()) == 8
     assert len({job["id"] for job in found["jobs"]}) == 8
+
+
+class TestHeads:
+    GIVEN: ClassVar = {"model": "nets:resnet8", "optimiser": {"name": "SGD", "lr": 0.1}, "steps": 1}
+
+    def made(self, **more):
+        spec = DataSpec(name="cifar-10", path="x")
+        return normalised(self.GIVEN | {"data": "cifar-10"} | more, {"cifar-10": spec})
+
+    def test_mapped_is_the_class_map_of_the_data(self):
+        found = self.made(head="mapped")
+        assert found["objective"] == {"name": "class-map", "map": "cifar-10"}
+        same = self.made(objective={"name": "class-map", "map": "cifar-10"})
+        assert found == same
+        pulled = {"name": "class-map", "map": "cifar-10", "pull": 0.1}
+        assert self.made(head="mapped", objective=pulled)["objective"] == pulled
+
+    def test_new_and_keep_are_arguments_of_their_own(self):
+        assert self.made(head="new")["head"] == "new"
+        assert "head" not in self.made()
+        for head, objective, said in (
+            ("new", {"name": "class-map", "map": "cifar-10"}, "keeps the old head"),
+            ("mapped", "mse", "goes with the objective"),
+            ("old", "mse", "unknown head"),
+        ):
+            with pytest.raises(InputError, match=said):
+                self.made(head=head, objective=objective)

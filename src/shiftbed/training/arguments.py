@@ -26,7 +26,7 @@ def _made(where: str, keys: str = "") -> tuple[str, tuple[str, ...]]:
 
 
 JOB_KEYS = _keys(
-    "model start data tune objective optimiser schedule epochs steps batch_size augmentation "
+    "model start head data tune objective optimiser schedule epochs steps batch_size augmentation "
     "checkpoints seed"
 )
 OBJECTIVES: Made = {
@@ -61,6 +61,8 @@ STEPS: Made = {
 CLASSICAL_KEYS = ("model", "data", "seed")
 """Keys of a model that is fitted rather than trained; the others are refused."""
 DATA_KEYS = _keys("name mix lambda total fraction balanced classes core shots difficulty seed")
+HEADS = ("new", "keep", "mapped")
+"""A new head, drawn with the seed; the start's own; its own, with a class map in front."""
 PREFIXES = ("timm", "torchvision", "python", "torch", "nets")
 """Kinds of models that can be trained."""
 
@@ -134,6 +136,8 @@ def _of_network(given: Mapping[str, Any]) -> dict[str, Any]:
         "augmentation": _augmentation(given.get("augmentation", "none")),
         "checkpoints": _checkpoints(given.get("checkpoints", {})),
     }
+    if "head" in given:
+        found |= _head(given["head"], found["objective"], given["data"], "objective" in given)
     lengths = [key for key in ("epochs", "steps") if key in given]
     if len(lengths) != 1:
         raise InputError("needs epochs or steps, one of them")
@@ -142,6 +146,23 @@ def _of_network(given: Mapping[str, Any]) -> dict[str, Any]:
         if given.get(key, "none") != "none":
             found.setdefault("hooks", {})[key] = _table(given[key], key, known, "a table or 'none'")
     return found
+
+
+def _head(head: Any, objective: dict[str, Any], data: Any, said: bool) -> dict[str, Any]:
+    """What becomes of the head that the start came with; "mapped" is the objective class-map.
+
+    Without an objective that says which, the map is the one named after the data.
+    """
+    one_of(head, "head", HEADS)
+    mapped = objective["name"] == "class-map"
+    if head != "mapped":
+        if mapped:
+            raise InputError(f"objective 'class-map' keeps the old head: head cannot be {head!r}")
+        return {"head": head}
+    if not mapped and said:
+        raise InputError("head 'mapped' goes with the objective 'class-map', or with none given")
+    name = data.get("name") if isinstance(data, dict) else data
+    return {"objective": objective if mapped else {"name": "class-map", "map": str(name)}}
 
 
 def _text(value: Any, what: str) -> str:

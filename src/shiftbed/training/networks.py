@@ -2,7 +2,8 @@
 
 The head is what timm calls the classifier, and the last ``Linear`` of any other network. It is
 replaced by a new one where it does not have as many outputs as the data has classes, and kept
-where it has: a stage that goes on with the same classes goes on with its head.
+where it has: a stage that goes on with the same classes goes on with its head. ``head = "new"``
+replaces it in any case, ``"keep"`` refuses to; ``"mapped"`` is the objective class-map.
 
 ``nets:NAME`` are the 32-px networks of the papers, and small ones that train on two cores:
 
@@ -267,6 +268,7 @@ def make_network(
     base: str | Path = ".",
     weights: Path | None = None,
     old_classes: int | None = None,
+    head: str | None = None,
     device: str = "cpu",
 ) -> Network:
     """A network with a head of ``classes`` outputs.
@@ -274,7 +276,8 @@ def make_network(
     ``start``: "pretrained" (the library's weights), "random" (drawn with ``seed``), "file:WEIGHTS"
     (relative to ``base``), or "run:ID", whose ``weights`` and ``old_classes`` are then given. All
     weights of a file must fit. What a ``python:`` function returns is its start, drawn with the
-    seed if it draws, unless there is a file.
+    seed if it draws, unless there is a file. ``head``: "new" draws one even where the number of
+    classes is the same, "keep" refuses another number; by default it is kept where it fits.
     """
     checked_start(spec, start)
     kind = start.partition(":")[0]
@@ -291,7 +294,11 @@ def make_network(
         fit(network.module.network, read_state(weights), weights)
     if start != "random":
         network = replace(network, old_heads=tuple(deepcopy(head) for head in network.heads))
-    if network.classes != classes:
+    if head == "keep" and network.classes != classes:
+        raise InputError(
+            f"head 'keep': {spec} has {network.classes} outputs, the data {classes} classes"
+        )
+    if network.classes != classes or head == "new":
         network = _with_head(network, classes, seed)
     if kind in ("file", "run"):
         network = replace(network, start=kind)

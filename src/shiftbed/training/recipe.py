@@ -11,6 +11,7 @@ path = "digits.npz:usps_train"
 [[grid]]                                 # a list is a sweep; all combinations become jobs
 model = ["timm:resnet10t?size=32", "nets:conv8"]
 start = ["pretrained", "random"]         # or "file:WEIGHTS"
+head = "new"                             # or "keep", "mapped" (class-map); default: kept if it fits
 data = {name = "usps", fraction = [0.05, 1.0]}     # select.py
 tune = ["whole", "head"]
 objective = "cross-entropy"              # or "mse", and as below

@@ -171,6 +171,7 @@ def start_network(task: TrainTask, classes: int) -> Network:
         base=task.base,
         weights=weights,
         old_classes=old_classes,
+        head=arguments.get("head"),
         device=str(task.options["device"]),
     )
 
