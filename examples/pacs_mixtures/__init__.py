@@ -1,0 +1,1 @@
+"""Which ID set? Models trained on photographs, on art paintings and on mixes of both (shi2023)."""
