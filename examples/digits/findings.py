@@ -57,6 +57,8 @@ class Finding:
     """Its main number with the interval, in a few words."""
     seen: str
     numbers: dict[str, Number] = field(default_factory=dict)
+    limits: tuple[float, ...] = ()
+    """What its first number is compared with."""
     distrusted: tuple[str, ...] = ()
     """Why the line it needs is not trusted."""
     verdict: str = UNKNOWN
@@ -82,6 +84,9 @@ def judged(found: list[Finding]) -> list[Finding]:
         says = HOLDS if one.p_holds < one.p_fails else NOT
         verdict = says if adjusted <= ALPHA else UNKNOWN
         why = f" The line is not trusted: {'; '.join(one.distrusted)}." if one.distrusted else ""
+        if verdict == UNKNOWN and one.limits:
+            enough = next(iter(one.numbers.values())).needed(*one.limits, alpha=ALPHA / len(found))
+            why += f" About {enough:,} models would decide it." if enough else ""
         out.append(replace(one, verdict=verdict, p_value=adjusted, seen=one.seen + why))
     return out
 
@@ -124,6 +129,11 @@ def opening(study: Study, found: list[Finding]) -> list[str]:
         count = sum(one.verdict == verdict for one in found)
         if count:
             many = {HOLDS: "hold", NOT: "do not hold"}.get(verdict, verdict)
+            if verdict == UNKNOWN and study.size == "quick":
+                parts.append(
+                    f"{count} are not decided at this size, which is for trying things out"
+                )
+                continue
             parts.append(f"{count} {verdict if count == 1 else many}")
     cells = [("Verdict", "Finding", "Paper", "What was seen")]
     cells += [(one.verdict, one.claim, f"{one.paper}, {one.figure}", one.seen) for one in found]
@@ -155,6 +165,7 @@ def _lines(study: Study, bed: Testbed) -> Iterator[Finding]:
             seen=f"R² {found} over {found.n} standard models; a line is said to hold from "
             f"{LINE_R2:g}.",
             numbers={"r2": found},
+            limits=(LINE_R2,),
         )
 
 
@@ -182,6 +193,7 @@ def _interventions(study: Study, bed: Testbed) -> Iterator[Finding]:
             seen=f"Mean ρ on scikit-learn's digits {rho.points} over {rho.n} models; within "
             f"±{100 * MARGIN:g} points would be none.",
             numbers={"rho": rho},
+            limits=(-MARGIN, MARGIN),
         )
 
 
@@ -189,7 +201,7 @@ def _synthetic(study: Study, bed: Testbed) -> Iterator[Finding]:
     """taori2020, Section 4.3, Table 2: ρ on synthetic shifts says little of ρ on natural ones."""
     judged = []
     for shift in bed.shifts:
-        if shift.kind != "corruption":
+        if shift.kind != "corruption" or shift.target in bed.derived:
             continue
         try:
             line = bed.fit(shift, bootstrap=0, on_boundary="drop")
@@ -213,6 +225,7 @@ def _synthetic(study: Study, bed: Testbed) -> Iterator[Finding]:
         seen=f"Pearson's r of mean ρ over {len(judged)} corruptions with ρ on scikit-learn's "
         f"digits: {found}, {found.n} models; within ±{WEAK:g} is little.",
         numbers={"r": found},
+        limits=(-WEAK, WEAK),
     )
 
 
@@ -307,7 +320,8 @@ def _groups(study: Study, bed: Testbed, rows: NDArray[np.int64]) -> str:
 
 def _probes(study: Study, bed: Testbed) -> Iterator[Finding]:
     """fridovich2022, Section 5: probes against ID accuracy as predictors of OOD accuracy."""
-    settings = [s.target for s in bed.shifts if s.kind == "corruption"]
+    corrupted = [s.target for s in bed.shifts if s.kind == "corruption"]
+    settings = [one for one in corrupted if one not in bed.derived]
     mean = np.mean([bed.accuracy(s) for s in settings], axis=0)
     probes = [s for s in bed.metrics if s.startswith("mnist:") and "jacobian" not in s]
     columns = np.column_stack([bed.accuracy(s) for s in probes])
@@ -331,6 +345,7 @@ def _probes(study: Study, bed: Testbed) -> Iterator[Finding]:
         f"({probes[name].removeprefix('mnist:')}); gain on models that it was not chosen on "
         f"{gain}, {gain.n} runs.",
         numbers={"gain": gain},
+        limits=(0.0,),
     )
 
 

@@ -61,6 +61,22 @@ class Number:
         """One-sided p-value of "it is at least this": small if it is below."""
         return self._beyond(limit, -1.0)
 
+    def needed(self, *limits: float, alpha: float = 0.05, power: float = 0.8) -> int | None:
+        """Models that would tell it from the nearest limit, if the value and the spread stay.
+
+        n·((z₁₋α/₂ + z_power)·error/distance)²: an interval shrinks with the root of their number.
+        None on the limit itself.
+
+        >>> Number(value=0.87, low=0.82, high=0.90, n=78).needed(0.9)
+        284
+        """
+        error = (self.high - self.low) / (2 * norm.ppf(0.975))
+        distance = min(abs(self.value - limit) for limit in limits)
+        if not distance > 0:
+            return None
+        wanted = norm.ppf(1 - alpha / 2) + norm.ppf(power)
+        return max(self.n, int(np.ceil(self.n * (wanted * error / distance) ** 2)))
+
     def _beyond(self, limit: float, side: float) -> float:
         if self.draws is not None:
             wrong = int((side * (self.draws - limit) <= 0).sum())

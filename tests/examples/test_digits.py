@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -182,6 +183,18 @@ class TestNumbers:
                 paper="p", claim="c", p_holds=p_holds, p_fails=p_fails, figure="", seen=""
             )
             assert judged([one])[0].verdict == wanted
+
+    def test_what_is_open_says_how_many_models_would_decide_it(self):
+        """Power by simulation: so many models leave the limit out of the interval in 80 %."""
+        rng = np.random.default_rng(6)
+        one = mean_of(rng.normal(0.01, 0.04, 12))
+        enough = replace(one, value=0.01, low=0.01 - 0.0226, high=0.01 + 0.0226).needed(0.0)
+        drawn = [mean_of(rng.normal(0.01, 0.04, enough)) for _ in range(400)]
+        assert np.mean([each.low > 0 for each in drawn]) == pytest.approx(0.8, abs=0.07)
+        open_ = Finding(paper="p", claim="c", p_holds=0.4, p_fails=0.6, figure="", seen="",
+                        numbers={"rho": one}, limits=(-0.02, 0.02))  # fmt: skip
+        assert "models would decide it" in judged([open_])[0].seen
+        assert one.needed(one.value) is None
 
     def test_verdicts_are_corrected_and_need_a_trusted_line(self):
         said = {"paper": "p", "claim": "c", "figure": "", "seen": "", "p_fails": 1.0}
