@@ -23,8 +23,10 @@ Value = str | float | None
 UNITS = ("task", "id-set", "network")
 """What counts as one difference: a task (its ID sets averaged), an ID set (its networks averaged),
 or a network on an ID set."""
-DERIVED = ("parent", "model_kind", "run", "step")
-"""Recipe columns that follow from others: networks need not agree in them to be compared."""
+DERIVED: tuple[str, ...] = ("parent", "model_kind", "run", "step", "epoch", "final", "grid")
+DERIVED += ("stage", "setup", "in_fit_set", "loss", "n_train", "parameters", "training_data")
+"""Recipe columns that follow from others, or are measured: networks need not agree in them to be
+compared. (Networks of one ID set are trained on its data.)"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,6 +151,13 @@ def _check_values(pairs: Sequence[PairTable], column: str, wanted: Iterable[str]
             raise unknown(f"value of {column}", value, sorted(known))
 
 
+def matched_columns(pair: PairTable, column: str, match: Sequence[str] | None = None) -> list[str]:
+    """The recipe columns in which compared networks agree."""
+    if match is not None:
+        return list(match)
+    return [name for name in pair.info if name not in (column, *DERIVED)]
+
+
 def _cells(
     pair: PairTable, values: dict[str, float], column: str, match: Sequence[str] | None
 ) -> dict[tuple[str, ...], dict[str, list[float]]]:
@@ -158,8 +167,7 @@ def _cells(
     for name in match or ():
         if name not in pair.info:
             raise unknown(f"recipe column of {pair.name}", name, pair.info)
-    skipped = (column, *DERIVED)
-    columns = [c for c in pair.info if c not in skipped] if match is None else list(match)
+    columns = matched_columns(pair, column, match)
     found: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for i, model in enumerate(pair.models):
         if model in values:

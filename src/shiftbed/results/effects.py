@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from shiftbed.analysis.effects import matched_differences, signed_rank, unit_of
+from shiftbed.analysis.effects import (
+    matched_columns,
+    matched_differences,
+    signed_rank,
+    unit_of,
+)
 from shiftbed.analysis.intervals import benjamini_hochberg
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.display import Table, records
@@ -96,7 +101,11 @@ def effects(
         by_task, trend = difficulty_effect(study(pairs, **options), frame)
     return RecipeEffects(
         frame=frame,
-        notes=(*_remarks(show, frame, used, claim), *notes_of(pairs, held_out=False)),
+        notes=(
+            *_remarks(show, frame, used, claim),
+            *(_agree(pairs, used["column"], used["match"]) if show == "differences" else ()),
+            *notes_of(pairs, held_out=False),
+        ),
         source=name_of(source),
         pairs=pairs,
         show=show,
@@ -105,6 +114,14 @@ def effects(
         by_task=by_task,
         trend=trend,
     )
+
+
+def _agree(pairs: Sequence[PairTable], column: str, match: Sequence[str] | None) -> Iterable[str]:
+    """In what compared networks agree, of all that varies."""
+    names = dict.fromkeys(name for pair in pairs for name in matched_columns(pair, column, match))
+    varied = [n for n in names if len({v for pair in pairs for v in pair.info.get(n, ())}) > 1]
+    if varied:
+        yield f"Compared networks agree in {', '.join(varied)}."
 
 
 _UNITS = {"network": "Networks of one ID set", "id-set": "ID sets of one task"}

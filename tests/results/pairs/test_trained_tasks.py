@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
+from scipy.stats import wilcoxon
 
 import shiftbed as sb
 from shiftbed.catalogue import find_task
@@ -270,6 +271,24 @@ def test_architectures_are_ranked_under_either_selection(store):
             assert row["ood_error"] == pytest.approx(np.mean(expected[row["architecture"]]))
         order = found.sort("rank")["architecture"].to_list()
         assert order == sorted(expected, key=lambda name: np.mean(expected[name]))
+
+
+def test_effects_of_data_size_compare_networks_alike_in_all_else(store):
+    about = facts(store)
+    found = sb.effects(store, column="data_size", of=["full"], against=["few-shot-4"])
+    rows = {row["metric"]: row for row in found.frame.to_dicts()}
+    gaps = []
+    for domain in DOMAINS:
+        by_name = {}
+        for model in last_networks(store, domain):
+            side = by_name.setdefault(about[model]["architecture"], {})
+            side[about[model]["data_size"]] = error(store, model, f"pacs/{domain}/held-out")
+        gaps.append(np.mean([one["full"] - one["few-shot-4"] for one in by_name.values()]))
+    row = rows["id:error"]
+    assert (row["n"], row["networks"], row["unmatched"]) == (4, 12, 0)
+    assert row["median"] == pytest.approx(np.median(gaps))
+    assert row["p_value"] == pytest.approx(wilcoxon(gaps, alternative="less").pvalue)
+    assert "Compared networks agree in architecture." in found.notes
 
 
 def test_predictors_over_the_networks_of_each_shift(store):
