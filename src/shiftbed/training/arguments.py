@@ -63,7 +63,7 @@ CLASSICAL_KEYS = ("model", "data", "seed")
 DATA_KEYS = _keys("name mix lambda total fraction balanced classes core shots difficulty seed")
 HEADS = ("new", "keep", "mapped")
 """A new head, drawn with the seed; the start's own; its own, with a class map in front."""
-PREFIXES = ("timm", "torchvision", "python", "torch", "nets")
+PREFIXES = ("timm", "torchvision", "python", "torch", "nets", "open_clip")
 """Kinds of models that can be trained."""
 
 

@@ -283,9 +283,9 @@ def make_network(
     kind = start.partition(":")[0]
     if kind == "file":
         weights = existing(Path(base) / start.removeprefix("file:"), "start")
-        network = _resolved(spec, None, seed, weights)
+        network = _resolved(spec, None, seed, weights, classes)
     elif start == "pretrained":
-        network = _resolved(spec, None, seed, None)
+        network = _resolved(spec, None, seed, None, classes)
     else:
         network = _resolved(spec, old_classes or classes, seed, None)
     if old_classes is not None and network.classes != old_classes:
@@ -307,15 +307,23 @@ def make_network(
     return network
 
 
-def _resolved(spec: str, classes: int | None, seed: int, weights: Path | None) -> Network:
-    """The architecture with its weights, or drawn with ``classes`` where that can be asked."""
+def _resolved(
+    spec: str, classes: int | None, seed: int, weights: Path | None, outputs: int | None = None
+) -> Network:
+    """The architecture with its weights, or drawn with ``classes`` where that can be asked.
+
+    An image tower without class names to derive a head from gets one of ``outputs``.
+    """
     prefix, given, text = spec.partition(":")[0], spec.partition("?")[2], spec
-    if classes is not None and prefix in ("timm", "torchvision", "nets", "python"):
-        query = ["pretrained=false"] if prefix in ("timm", "torchvision") else []
-        query += [f"num_classes={classes}"] if prefix != "python" else []
-        query = [
-            one for one in (*query, f"seed={seed}") if one.partition("=")[0] + "=" not in given
-        ]
+    query: list[str] = []
+    if classes is not None and prefix in ("timm", "torchvision", "nets", "python", "open_clip"):
+        query += ["pretrained=false"] if prefix in ("timm", "torchvision", "open_clip") else []
+        query += [f"num_classes={classes}"] if prefix not in ("python", "open_clip") else []
+        query.append(f"seed={seed}")
+    if prefix == "open_clip" and not any(key.startswith("classes=") for key in given.split("&")):
+        query.append(f"num_classes={classes or outputs}")
+    query = [one for one in query if one.partition("=")[0] + "=" not in given]
+    if query:
         text = spec + ("&" if given else "?") + "&".join(query)
     with seeded(seed):
         model = resolve(text, weights=weights)

@@ -2,7 +2,9 @@
 
 What is mixed are weights of one network: a line of text with their file
 (``torch:FILE?arch=PREFIX:NAME`` or ``PREFIX:NAME?weights=FILE``), a torch module, a ``Model``, or a
-state dict. Lines must be the same but for the file. The arithmetic is in ``weights.py``.
+state dict. Lines must be the same but for the file. ``open_clip:`` lines are image towers with
+their heads: between a zero-shot model and what it was fine-tuned to lies WiSE-FT's path (Wortsman
+et al., 2021). The arithmetic is in ``weights.py``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,6 +46,8 @@ from shiftbed.training.weights import (
 Source = str | Model | torch.nn.Module | Weights
 ALPHAS = tuple(k / 10 for k in range(11))
 HOW = ("greedy", "uniform")
+_TOWERS = "open_clip:"
+"""Lines whose network is more than what their file of weights holds: a head made of class names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +134,10 @@ def mixable(
     """Weights to mix, read and found alike; ``network`` says what state dicts are weights of."""
     if not sources:
         raise InputError("models: expected at least one")
+    sources = [
+        resolve(one, device=device) if isinstance(one, str) and one.startswith(_TOWERS) else one
+        for one in sources
+    ]
     lines = {text: WeightsLine.parse(text) for text in sources if isinstance(text, str)}
     for text, line in lines.items():
         existing(line.file, text)
@@ -280,6 +288,9 @@ def _ends(first: Source, second: Source, names: Sequence[str]) -> list[str]:
     """What the end points are called: after their files, or folders where files are namesakes."""
     if not (isinstance(first, str) and isinstance(second, str)):
         return list(names)
+    if first.startswith(_TOWERS):  # perhaps without a file of weights
+        specs = [Spec.parse(text) for text in (first, second)]
+        return [Path(one.query.get("weights") or one.name.replace("/", "-")).stem for one in specs]
     files = [WeightsLine.parse(text).file for text in (first, second)]
     if files[0].stem == files[1].stem:
         return [file.absolute().parent.name for file in files]

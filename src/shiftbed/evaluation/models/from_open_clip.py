@@ -2,7 +2,8 @@
 
 Class names come from ``classes``, prompts from ``templates`` (each a list, or a file; also as
 keys). Keys: ``pretrained`` (true; false draws weights from ``seed``, without ``/PRETRAINED``),
-``weights`` (a local checkpoint).
+``weights`` (a local checkpoint, or an image tower with its head as training writes it),
+``num_classes`` (a head of so many outputs, drawn with the seed, in place of class names).
 
 Text features are the mean over the prompts of the normalised embeddings, normalised again
 (radford2021, Section 3.1.4). They are cached on disk under a hash of all that they depend on.
@@ -24,7 +25,9 @@ from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.models.base import Floats, Model, versions
 from shiftbed.evaluation.models.checkpoints import (
     digest,
+    fit,
     hub_file,
+    read_state,
     refusal,
     remembered,
     unreachable,
@@ -63,48 +66,87 @@ def load(request: Request) -> Model:
     import open_clip
     import torch
 
-    from shiftbed.evaluation.models.modules import ZeroShot
+    from shiftbed.evaluation.models.modules import ImageTower
 
-    request.check_keys("pretrained", "weights", "classes", "templates", "seed")
+    request.check_keys("pretrained", "weights", "classes", "templates", "seed", "num_classes")
     architecture, _, tag = request.spec.name.partition("/")
     config = _checked(architecture, tag, request)
-    prompts = request.templates or TEMPLATES
-    if not request.class_names:
+    tower = _tower_state(request)
+    file = None if tower is not None else _file(config, request)
+    names, drawn = request.class_names, request.integer("num_classes")
+    if names and tower is None:
+        _prompts(request)
+        _check_text_tower(architecture)
+    if tower is None and not names and drawn is None:
         raise InputError(
             f"{request.spec.text} is a zero-shot model and needs the names of the classes, in the "
             "order of the labels: classes=[…] or a file with one per line"
         )
-    for prompt in prompts:
-        if any(prompt.count(mark) != 1 for mark in ("{}", "{", "}")):
-            raise InputError(f"a template must have {{}} once, for the class, got {prompt!r}")
-    _check_text_tower(architecture)
-    file = _file(config, request)
     network = _build(architecture, file, config, request)
     native = preprocessing_of(open_clip.get_model_preprocess_cfg(network))
     used = request.preprocess(native)
+    query: dict[str, Any] = {} if file else dict(request.drawn)
+    facts = request.facts(architecture, file, "torch", "open_clip_torch")
+    if file is not None:
+        facts["weights"]["tag"] = tag
+    if tower is not None and request.weights is not None:
+        head = torch.nn.Linear(*tower["head.weight"].shape[::-1])
+        module = ImageTower(network.visual, head)
+        fit(module, tower, request.weights)
+        query = {"weights": stamp(request.weights)}
+        facts["weights"] = {"file": request.weights.name, "sha256": digest(request.weights)}
+    elif names:
+        key, features = _text_of(network, architecture, file, request)
+        facts |= {"zero_shot": {"templates": list(_prompts(request)), "classes": list(names)}}
+        bias, scale = getattr(network, "logit_bias", None), float(network.logit_scale.exp())
+        own = 0.0 if bias is None else float(bias)
+        module = ImageTower.of_text(network.visual, torch.from_numpy(features), scale, own)
+        query = {"prompts": key[:12]} | query
+    else:
+        with seeded(request.seed):
+            width = network.visual.output_dim
+            module = ImageTower(network.visual, torch.nn.Linear(width, drawn or 1))
+        query |= {"num_classes": drawn, "seed": request.seed}
+    if file is not None and request.weights is not None:
+        query["weights"] = stamp(file)
+    module.eval().requires_grad_(False)
+    return wrap_for(request, module, request.spec.name, native, used, facts, query, names)
+
+
+def _tower_state(request: Request) -> "dict[str, Any] | None":
+    """The weights given, if they are of an image tower with a head."""
+    if request.weights is None:
+        return None
+    try:
+        state = read_state(request.weights)
+    except InputError:
+        return None  # a checkpoint of some other kind: open_clip says what is wrong with it
+    return (
+        state if "head.weight" in state and "encoder" in {n.split(".")[0] for n in state} else None
+    )
+
+
+def _prompts(request: Request) -> tuple[str, ...]:
+    prompts = tuple(request.templates or TEMPLATES)
+    for prompt in prompts:
+        if any(prompt.count(mark) != 1 for mark in ("{}", "{", "}")):
+            raise InputError(f"a template must have {{}} once, for the class, got {prompt!r}")
+    return prompts
+
+
+def _text_of(
+    network: Any, architecture: str, file: Path | None, request: Request
+) -> tuple[str, Floats]:
+    """The text features of the class names, computed once, and the key they are kept under."""
+    prompts, names = _prompts(request), request.class_names
     source = digest(file) if file else f"seed {request.seed}"
-    library = versions("open_clip_torch")
-    parts = [architecture, source, list(request.class_names), list(prompts), library]
+    parts = [architecture, source, list(names), list(prompts), versions("open_clip_torch")]
     key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     features = remembered(
         f"text-features/{key}.npy",
-        lambda: text_features(network, architecture, request.class_names, prompts),
+        lambda: text_features(network, architecture, names, prompts),
     )
-    names, query = request.class_names, {"prompts": key[:12]} | (request.drawn if not file else {})
-    if file is not None and request.weights is not None:
-        query["weights"] = stamp(file)
-    about = {"templates": list(prompts), "classes": list(names)}
-    facts = request.facts(architecture, file, "torch", "open_clip_torch", zero_shot=about)
-    if file is not None:
-        facts["weights"]["tag"] = tag
-    bias = getattr(network, "logit_bias", None)
-    head = ZeroShot(
-        network.visual,
-        torch.from_numpy(np.array(features)),
-        scale=float(network.logit_scale.exp()),
-        bias=0.0 if bias is None else float(bias),
-    )
-    return wrap_for(request, head, request.spec.name, native, used, facts, query, names)
+    return key, np.array(features)
 
 
 def preprocessing_of(config: Mapping[str, Any]) -> Preprocessing:

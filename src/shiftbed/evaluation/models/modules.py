@@ -91,6 +91,37 @@ class ZeroShot(nn.Module):
         return self.scale * features @ self.text.T + self.bias
 
 
+class ImageTower(nn.Module):
+    """The image half of a contrastive model with a linear head: W·normalised features + b.
+
+    With W the text features times the learned scale it is the zero-shot classifier (radford2021,
+    Section 3.1), and as a network like any other it can be probed, fine-tuned from there, and mixed
+    with what it became (Wortsman et al., 2021).
+    """
+
+    def __init__(self, encoder: nn.Module, head: nn.Linear) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+
+    @classmethod
+    def of_text(
+        cls, encoder: nn.Module, text: Tensor, scale: float, bias: float = 0.0
+    ) -> "ImageTower":
+        """``text`` is (classes, width) with rows of length 1; ``scale`` is exp(temperature)."""
+        head = nn.Linear(text.shape[1], len(text))
+        with torch.no_grad():
+            head.weight.copy_(scale * text)
+            head.bias.fill_(bias)
+        return cls(encoder, head.requires_grad_(False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.encoder(x)
+        pooled = found[0] if isinstance(found, tuple) else found  # captioners also return tokens
+        scores: Tensor = self.head(normalize(pooled, dim=-1))
+        return scores
+
+
 _NEVER = -1e9
 """The score of a target without classes: never predicted, and finite for the sake of gradients."""
 
