@@ -23,7 +23,8 @@ from torch.nn import functional
 
 from benchmarks.common import arguments, report
 from shiftbed.evaluation.data import TestSet
-from shiftbed.training.features import HeadOnly, features_of
+from shiftbed.evaluation.models.heads import HeadOnly
+from shiftbed.training.features import features_of
 from shiftbed.training.loop import Run, make_optimiser, make_schedule, train
 from shiftbed.training.networks import Network, make_network
 from shiftbed.training.objective import CrossEntropy

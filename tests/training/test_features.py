@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from shiftbed.training.features import (
-    HeadOnly,
-    Through,
-    backbone_digest,
-    cached_features,
-    features_of,
-)
+from shiftbed.evaluation.models.heads import HeadOnly, Through
+from shiftbed.training.features import backbone_digest, cached_features, features_of
 from shiftbed.training.networks import make_network
 
 SPECS = [
@@ -35,7 +30,9 @@ def test_features_through_the_head_are_the_networks_logits(spec, pixels):
     with torch.inference_mode():
         expected = module(x)
         torch.testing.assert_close(HeadOnly(network.heads)(torch.from_numpy(features)), expected)
-        torch.testing.assert_close(Through(network, HeadOnly(network.heads))(x), expected)
+        torch.testing.assert_close(
+            Through(module, network.heads, HeadOnly(network.heads))(x), expected
+        )
 
 
 def test_two_heads_are_averaged(pixels):

@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn import functional
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.models.heads import caught
 from shiftbed.training.class_map import Mapped, merged
 from shiftbed.training.forgetting import Replay, TwoHeads, Watch, become
 from shiftbed.training.loop import train
-from shiftbed.training.networks import caught
 from shiftbed.training.objective import (
     AugMixLoss,
     CrossEntropy,
@@ -375,7 +375,7 @@ def test_a_shipped_map_names_imagenets_classes():
 
 def test_head_only_training_on_features_works_for_both(pretrained):
     """What the core does with tune = "head": features go in, and the layer itself is shared."""
-    from shiftbed.training.features import HeadOnly
+    from shiftbed.evaluation.models.heads import HeadOnly
 
     for make in (lambda: Replay("old"), lambda: Mapped(GROUPS)):
         (module, head), old = start(pretrained, 5)

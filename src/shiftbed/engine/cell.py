@@ -29,13 +29,14 @@ from shiftbed.engine.plan import (
     Task,
     opened_store,
 )
+from shiftbed.engine.shared_backbone import answered, on_shared, part_features, parts_of
 from shiftbed.errors import InputError
 from shiftbed.evaluation.backends import Backend, choose_backend, with_halving
 from shiftbed.evaluation.models import Model, TorchModel, resolve
 from shiftbed.evaluation.perturbations import NotApplicable, Perturbing
-from shiftbed.evaluation.predict import Pixels, predict_part
+from shiftbed.evaluation.predict import Pixels, part_of, predict_part
 from shiftbed.labels import LabelPolicy
-from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
+from shiftbed.store import PredictionStore, StoredTestSet
 
 FILES = ("onnx", "torch", "sklearn")
 
@@ -49,7 +50,7 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
         raise InputError(f"{task.key[0]!r} on {task.key[1]!r} was not prepared")
     options = DEFAULTS | dict(task.options) | record["options"]
     setting = open_setting(task.setting)
-    model = open_model(task.model, options)
+    model = open_model(task.model, options, task.shared)
     said: list[str] = []
     predict = _predictor(task, model, setting, record["backend"], options, said)
     images = 0
@@ -75,27 +76,36 @@ def _predictor(
     said: list[str],
 ) -> Callable[[int, int], tuple[Any, Any]]:
     """From a range of examples to its part and the images that could not be read."""
-    kept = {key: options[key] for key in ("top", "keep_logits")}
-    if task.model.answers is not None and task.setting.perturb is None:
-        logits, unreadable = task.model.answers(setting)
-        if setting.policy is not None:
-            logits = setting.policy.apply(logits)
-        readable = np.ones(len(logits), dtype=bool)
-        readable[[one.row for one in unreadable]] = False
-
-        def answered(begin: int, stop: int) -> tuple[Any, Any]:
-            labels = setting.stored.labels[begin:stop]
-            some = {"readable": readable[begin:stop], **kept}
-            lost = [one for one in unreadable if begin <= one.row < stop]
-            return part_from_logits(logits[begin:stop], labels, **some), lost
-
-        return answered
-    scorer = _Halving(_backend(model, backend), said)
+    kept = {key: options[key] for key in ("top", "keep_logits", "on_unreadable")}
     wanted, perturb = task.setting.perturb, None
     if wanted is not None:
         perturb = wanted.on(model, setting.policy, lambda text: said.append(f"{WARNING}{text}"))
+    parts = None
+    common = task.shared or task.model.features is not None
+    able = backend in ("torch", "onnxruntime")
+    if common and able and (wanted is None or not wanted.needs_gradients):
+        parts = parts_of(model)
+    scorer: list[_Halving] = []  # made when it is needed
 
     def predicted(begin: int, stop: int) -> tuple[Any, Any]:
+        features = None
+        if parts is not None:
+            features = part_features(
+                parts,
+                setting,
+                begin,
+                stop,
+                options,
+                perturb=perturb,
+                done=None if wanted is None else wanted.describe(),
+                folder=task.model.features,
+                backend=backend,
+            )
+        labels = setting.stored.labels
+        if features is not None and parts is not None:
+            answers = answered(parts, features)
+            part = part_of(answers, labels, setting.policy, begin, stop, **kept)
+            return part.frame, part.unreadable
         loaded = setting.batches(
             model.preprocessing,
             begin,
@@ -104,15 +114,15 @@ def _predictor(
             threads=options["threads"],
             memory_gib=options["memory_gib"],
         )
+        scorer.extend([] if scorer else [_Halving(_backend(model, backend), said)])
         part = predict_part(
-            scorer,
+            scorer[0],
             loaded,
             setting.stored.examples,
-            setting.stored.labels,
+            labels,
             setting.policy,
             begin,
             stop,
-            on_unreadable=options["on_unreadable"],
             perturb=perturb,
             **kept,
         )
@@ -127,11 +137,13 @@ def prepare(
     setting: SettingPlan,
     options: Mapping[str, Any],
     images: int | None = None,
+    shared: bool = False,
 ) -> dict[str, Any]:
     """Write the cell's record before it starts: what will run, on what, with which backend.
 
     A cell begun earlier keeps its backend and options, so that continuing gives the same bytes.
-    ``images``: how many the model will see in all, over all its cells.
+    ``images``: how many the model will see in all, over all its cells. ``shared``: whether others
+    have the same backbone; all answer from its features then, which are torch's.
     """
     old = store.cell(model.name, setting.id)
     if old is not None and "backend" in old:
@@ -140,13 +152,16 @@ def prepare(
             store.write_cell(model.name, setting.id, again | {"status": "running"})
         return old
     given = DEFAULTS | dict(options)
-    opened = open_model(model, given)
+    opened = open_model(model, given, shared)
     there = open_setting(setting)
+    if shared and given["backend"] == "auto":
+        given["backend"] = "torch"
     if setting.perturb is not None and setting.perturb.needs_gradients:
         check_applicable(setting.perturb, opened, there.policy, there.stored)
         given["backend"] = "torch"
-    if model.answers is not None and setting.perturb is None:
-        chosen, report = "torch", {"note": "answered from features"}
+    common = shared or model.features is not None
+    if common and given["backend"] == "onnxruntime" and parts_of(opened) is not None:
+        chosen, report = "onnxruntime", {"note": "asked for; the backbone is shared, not measured"}
     else:
         chosen, report = _choose(opened, given, there, images or len(there.stored))
     described = opened.describe()
@@ -220,15 +235,27 @@ def _digest(path: str) -> str:
     file = Path(path)
     if not file.is_file():
         return file.name
-    with file.open("rb") as handle:
+    about = file.stat()
+    return _digest_of(path, about.st_size, about.st_mtime_ns, about.st_ino)
+
+
+@lru_cache(maxsize=4096)
+def _digest_of(path: str, *seen: int) -> str:
+    with Path(path).open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 _models = Kept()
+LIGHT = 1e-3
+"""What a head counts among open models."""
 
 
-def open_model(model: ModelSpec, options: Mapping[str, Any]) -> Model:
-    """The model, opened once; the last two stay open, told apart by content."""
+def open_model(model: ModelSpec, options: Mapping[str, Any], shared: bool = False) -> Model:
+    """The model, opened once; the last two stay open, told apart by content.
+
+    ``shared``: it may have the backbone of another one. Then it is kept on that, and only its head
+    counts.
+    """
     if isinstance(model.source, Model):
         return model.source
     given = {k: v for k, v in model.options.items() if k != "preprocessing"}
@@ -236,7 +263,13 @@ def open_model(model: ModelSpec, options: Mapping[str, Any]) -> Model:
     given |= {"device": options["device"], "precision": options["precision"]}
     source = model.source
     key = (source, json.dumps(given, sort_keys=True, default=str), identity(model, options))
-    found: Model = _models.get(key, lambda: (resolve(source, **given), 1), limit=2)
+
+    def opened() -> tuple[Model, float]:
+        found = resolve(source, **given)
+        on = on_shared(found) if shared else found
+        return on, 1.0 if on is found else LIGHT
+
+    found: Model = _models.get(key, opened, limit=2)
     return found
 
 

@@ -5,7 +5,7 @@ objects travel. A model or a test set may be an open object or say how it is ope
 to another process.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,8 +15,7 @@ from shiftbed.records import Perturbation, Setting, Shift
 from shiftbed.store import PredictionStore
 
 if TYPE_CHECKING:
-    from shiftbed.engine.open_setting import OpenSetting
-    from shiftbed.evaluation.data import TestSet, Unreadable
+    from shiftbed.evaluation.data import TestSet
     from shiftbed.evaluation.models import Model
     from shiftbed.evaluation.perturbations import Perturbing
 
@@ -72,9 +71,8 @@ class ModelSpec:
     """Columns of the testbed's models: kind, parent, run, step, …"""
     details: Mapping[str, Any] = field(default_factory=dict)
     """What else its cells' records say: recipe, arguments, identity."""
-    answers: "Callable[[OpenSetting], tuple[Any, Sequence[Unreadable]]] | None" = None
-    """Logits (N, K) of a setting without perturbation by another way than through its pixels, such
-    as a head on features that are known already; and the images that cannot be read."""
+    features: str | None = None
+    """Folder that keeps what its backbone makes of settings, for other heads on it."""
 
     @property
     def spec(self) -> str | None:
@@ -167,6 +165,8 @@ class CellPlan:
     setting: SettingPlan
     n: int
     missing: tuple[Range, ...]
+    backbone: str | None = None
+    """What it has in common with other models of the run that share its backbone."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -189,6 +189,8 @@ class Task:
     setting: SettingPlan
     parts: tuple[Range, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
+    shared: bool = False
+    """Whether other models have the same backbone, so that its features are worth keeping."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -226,4 +228,5 @@ def tasks(
             setting=cell.setting,
             parts=cell.missing[i : i + PARTS_PER_TASK],
             options=options,
+            shared=cell.backbone is not None,
         )

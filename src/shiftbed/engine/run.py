@@ -3,11 +3,12 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from shiftbed.engine.perturbed_settings import difference
 from shiftbed.engine.plan import (
+    DEFAULTS,
     WARNING,
     CellPlan,
     Done,
@@ -104,6 +105,7 @@ def run_spec(
     clock = time.perf_counter()
     given = check_options(spec.options) | check_options(options)
     cells = _same_models(store, cells, given, summary)
+    cells = _with_backbones(cells, given)
     ready = _prepare(store, cells, given, summary)
     todo = [task for cell in ready for task in tasks(cell, spec.store, given)]
     left = Counter(task.key for task in todo)
@@ -172,7 +174,8 @@ def _same_models(
     """Leave out cells whose predictions are of another model under the same name."""
     from shiftbed.engine.cell import identity
 
-    known = {cell.model.name: identity(cell.model, options) for cell in cells}
+    models = {cell.model.name: cell.model for cell in cells}
+    known = {name: identity(model, options) for name, model in models.items()}
     kept = []
     for cell in cells:
         record = store.cell(*cell.key) or {}
@@ -196,6 +199,52 @@ def _same_models(
     return kept
 
 
+_ALONE = ("timm", "torchvision", "open_clip", "hf", "onnx", "sklearn")
+"""Kinds of models that have a backbone of their own."""
+
+
+def _with_backbones(cells: list[CellPlan], options: dict[str, Any]) -> list[CellPlan]:
+    """Cells of models that share a backbone say so, and come setting by setting.
+
+    Models are opened to find out, which only those do that could share one.
+    """
+    if options.get("backend", "auto") == "compile":
+        return cells
+    able = {
+        cell.model.name: cell.model
+        for cell in cells
+        if cell.missing
+        and (cell.model.spec is None or cell.model.spec.partition(":")[0] not in _ALONE)
+    }
+    if len(able) < 2:
+        return cells
+    from shiftbed.engine.cell import open_model
+    from shiftbed.engine.shared_backbone import backbone_of
+
+    found: dict[str, str | None] = {}
+    for name, model in able.items():
+        try:
+            found[name] = backbone_of(open_model(model, DEFAULTS | options, True))
+        except Exception:  # said where the cell is prepared
+            found[name] = None
+    count = Counter(found.values())
+    marked = [
+        replace(cell, backbone=key) if (key := found.get(cell.model.name)) and count[key] > 1
+        else cell
+        for cell in cells
+    ]  # fmt: skip
+    first: dict[str, int] = {}
+    for at, cell in enumerate(marked):
+        first.setdefault(cell.backbone or cell.model.name, at)
+    settings = list(dict.fromkeys(cell.setting.id for cell in cells))
+
+    def place(cell: CellPlan) -> tuple[int, int]:
+        own = 0 if cell.backbone is None else settings.index(cell.setting.id)
+        return first[cell.backbone or cell.model.name], own
+
+    return sorted(marked, key=place)
+
+
 def _prepare(
     store: PredictionStore, cells: list[CellPlan], options: dict[str, Any], summary: Summary
 ) -> list[CellPlan]:
@@ -214,7 +263,14 @@ def _prepare(
         why = broken.get(cell.model.name)
         if why is None:
             try:
-                prepare(store, cell.model, cell.setting, options, images=images[cell.model.name])
+                prepare(
+                    store,
+                    cell.model,
+                    cell.setting,
+                    options,
+                    images=images[cell.model.name],
+                    shared=cell.backbone is not None,
+                )
             except NotApplicable as error:  # this cell only
                 why = str(error)
                 summary.not_applicable.add(cell.key)

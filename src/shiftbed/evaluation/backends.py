@@ -21,15 +21,20 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, Pixels, as_fractions
-from shiftbed.evaluation.models.from_onnx import open_graph
+from shiftbed.evaluation.models.from_onnx import Graph, open_graph
 from shiftbed.evaluation.models.torch_model import TorchModel, quiet
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from shiftbed.evaluation.models.heads import Split
 
 BACKENDS = ("auto", "torch", "compile", "onnxruntime")
 TOLERANCE = 1e-3
@@ -252,7 +257,43 @@ def has_compiler() -> bool:
 
 
 def exported(model: TorchModel, within: bool = True) -> Run:
-    """The module as an ONNX graph with a dynamic batch, opened by onnxruntime."""
+    """The module as an ONNX graph with a dynamic batch, opened by onnxruntime.
+
+    A network that ends in a head is exported up to it, and torch multiplies by the head's matrix:
+    so a head gives the same logits alone as with others on its backbone.
+    """
+    import torch
+
+    body = None if model.parts is None else exported_features(model.parts, within)
+    if body is None or model.parts is None:
+        graph = _graph(model.module, model)
+        return lambda pixels: graph(as_fractions(pixels, model.preprocessing, within=within))
+    parts, features = model.parts, body
+    return lambda pixels: parts.answer(torch.from_numpy(features(pixels)))
+
+
+_graphs: dict[tuple[str, str], Graph | None] = {}
+
+
+def exported_features(parts: "Split", within: bool = True) -> Run | None:
+    """The backbone as an ONNX graph: pixels to features; None if it cannot be told from the head.
+
+    The last two graphs are kept, for other heads on the same backbone.
+    """
+    from shiftbed.evaluation.models.heads import features_module
+
+    p = parts.model.preprocessing
+    key = (parts.backbone, repr(p.describe()))
+    if key not in _graphs:
+        for old in list(_graphs)[:-1]:
+            del _graphs[old]
+        body = features_module(parts)
+        _graphs[key] = None if body is None else _graph(body, parts.model)
+    graph = _graphs[key]
+    return None if graph is None else lambda x: graph(as_fractions(x, p, within=within))
+
+
+def _graph(module: "nn.Module", model: TorchModel) -> Graph:
     import torch
 
     p = model.preprocessing
@@ -260,15 +301,14 @@ def exported(model: TorchModel, within: bool = True) -> Run:
     with tempfile.TemporaryDirectory(prefix="shiftbed-") as folder, quiet(*_LOGGERS):
         path = Path(folder) / "model.onnx"
         torch.onnx.export(
-            model.module,
+            module,
             (example,),
             str(path),
             dynamic_shapes=({0: torch.export.Dim("batch")},),
             dynamo=True,
             verbose=False,
         )
-        graph = open_graph(path)
-    return lambda pixels: graph(as_fractions(pixels, p, within=within))
+        return open_graph(path)
 
 
 def compiled(model: TorchModel, batch: Pixels | None, seconds: float, within: bool = True) -> Run:

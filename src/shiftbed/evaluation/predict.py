@@ -1,8 +1,8 @@
 """The inner loop: images in, a part of predictions out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -61,22 +61,74 @@ def predict_part(
     examples' labels and ids. Unreadable images are null in the part and listed; with
     ``on_unreadable = "stop"`` the first one raises.
     """
+    answers = _scored(scorer, loaded, examples, labels, perturb)
+    return part_of(
+        answers,
+        labels,
+        policy,
+        start,
+        stop,
+        top=top,
+        keep_logits=keep_logits,
+        on_unreadable=on_unreadable,
+    )
+
+
+class Answer(NamedTuple):
+    """A batch that was scored: numbers of the examples, their logits, and what cannot be read."""
+
+    rows: NDArray[np.int64]
+    logits: Floats | None
+    unreadable: Sequence[Unreadable]
+
+
+def seen_by_model(
+    batch: Batch, examples: Sequence[str], labels: NDArray[np.int64], perturb: Perturb | None
+) -> Pixels:
+    """(N, C, H, W) pixels of a batch as they are, or perturbed."""
+    if perturb is None:
+        return batch.pixels.transpose(0, 3, 1, 2)
+    ids = [examples[i] for i in batch.rows]
+    return perturb(pixels_to_float(batch.pixels), labels[batch.rows], ids)
+
+
+def _scored(
+    scorer: Scorer,
+    loaded: Iterable[Batch],
+    examples: Sequence[str],
+    labels: NDArray[np.int64],
+    perturb: Perturb | None,
+) -> Iterator[Answer]:
+    for batch in loaded:
+        logits = None
+        if len(batch.rows):
+            logits = scorer.logits(seen_by_model(batch, examples, labels, perturb))
+        yield Answer(np.asarray(batch.rows), logits, batch.unreadable)
+
+
+def part_of(
+    answers: Iterable[Answer],
+    labels: NDArray[np.int64],
+    policy: LabelPolicy | None,
+    start: int,
+    stop: int,
+    *,
+    top: int = 5,
+    keep_logits: bool = False,
+    on_unreadable: str = "skip",
+) -> Part:
+    """A part of answers, batch by batch; see ``predict_part``."""
     n = stop - start
     scores: Floats | None = None
     readable = np.ones(n, dtype=bool)
     unreadable: list[Unreadable] = []
-    for some, pixels, bad in loaded:
+    for some, found, bad in answers:
         if bad and on_unreadable == "stop":
             raise InputError(f"cannot read {bad[0].example}: {bad[0].reason}")
         unreadable += bad
-        if not len(some):
+        if found is None:
             continue
-        x: Pixels = pixels.transpose(0, 3, 1, 2)
-        if perturb is not None:
-            x = perturb(pixels_to_float(pixels), labels[some], [examples[i] for i in some])
-        logits = scorer.logits(x)
-        if policy is not None:
-            logits = policy.apply(logits)
+        logits = found if policy is None else policy.apply(found)
         if scores is None:
             scores = np.zeros((n, logits.shape[1]), dtype=np.float32)
             readable[:] = False

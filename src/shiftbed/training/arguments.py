@@ -27,7 +27,7 @@ def _made(where: str, keys: str = "") -> tuple[str, tuple[str, ...]]:
 
 JOB_KEYS = _keys(
     "model start head data tune objective optimiser schedule epochs steps batch_size augmentation "
-    "checkpoints seed"
+    "views checkpoints seed"
 )
 OBJECTIVES: Made = {
     "cross-entropy": _made("objective:CrossEntropy", "label_smoothing"),
@@ -138,6 +138,10 @@ def _of_network(given: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "head" in given:
         found |= _head(given["head"], found["objective"], given["data"], "objective" in given)
+    if given.get("views", "each epoch") != "each epoch" and found["augmentation"]:
+        if found["tune"] != "head":
+            raise InputError("views go with tune = 'head': their features are computed once")
+        found["views"] = whole_number(given["views"], "views")
     lengths = [key for key in ("epochs", "steps") if key in given]
     if len(lengths) != 1:
         raise InputError("needs epochs or steps, one of them")
@@ -262,7 +266,7 @@ def _augmentation(value: Any) -> list[dict[str, Any]]:
 def _checkpoints(value: Any) -> dict[str, Any]:
     value = _table(value, "checkpoints", ("every", "unit", "at", "keep"))
     found: dict[str, Any] = {
-        "keep": one_of(value.get("keep", "all"), "keep", ("all", "last")),
+        "keep": one_of(value.get("keep", "all"), "keep", ("all", "last", "head")),
         "unit": one_of(value.get("unit", "epoch"), "unit of checkpoints", ("epoch", "step")),
     }
     if "every" in value:

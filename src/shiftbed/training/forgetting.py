@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.errors import InputError
+from shiftbed.evaluation.models.heads import caught, mean_of_heads
 from shiftbed.training.arguments import whole_number
-from shiftbed.training.networks import caught, mean_of_heads
 from shiftbed.training.objective import Hook, Objective, Setup, TrainingBatch
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ fridovich2022 trains the first three on CIFAR-10, and its released state dicts l
 dict), ``size`` and the other fields of preprocessing; ``mode=L`` makes the stem take one channel.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,6 +39,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model, resolve
 from shiftbed.evaluation.models.base import versions
 from shiftbed.evaluation.models.checkpoints import digest, existing, fit, read_state
+from shiftbed.evaluation.models.heads import last_linear
 from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.evaluation.models.spec import stamp
 from shiftbed.evaluation.models.torch_model import TorchModel, seeded, wrap
@@ -345,7 +345,7 @@ def _network(model: Model, spec: str) -> Network:
         )
     return Network(
         module=model.module,
-        heads=_heads(model.module.network, spec.partition(":")[0]),
+        heads=_heads(model.module.network),
         preprocessing=model.preprocessing,
         classes=model.classes,
         spec=spec,
@@ -353,42 +353,11 @@ def _network(model: Model, spec: str) -> Network:
     )
 
 
-@contextmanager
-def caught(heads: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
-    """What enters each head while the network runs inside: (B, width) each."""
-    found: list[Any] = [None] * len(heads)
-
-    def catch(number: int) -> Callable[[nn.Module, Any], None]:
-        def hook(layer: nn.Module, inputs: Any) -> None:
-            found[number] = inputs[0].flatten(1)
-
-        return hook
-
-    handles = [head.register_forward_pre_hook(catch(k)) for k, head in enumerate(heads)]
-    try:
-        yield found
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def mean_of_heads(heads: Iterable[nn.Module], inputs: Sequence[Tensor]) -> Tensor:
-    """The mean over heads of W_k f_k + b_k; mostly there is one head."""
-    scores = [head(one) for head, one in zip(heads, inputs, strict=True)]
-    return scores[0] if len(scores) == 1 else torch.stack(scores).mean(dim=0)
-
-
-def _heads(network: nn.Module, prefix: str) -> tuple[nn.Linear, ...]:
-    if prefix == "timm":
-        timms: Any = network
-        found = timms.get_classifier()
-        layers = found if isinstance(found, tuple) else (found,)
-        if all(isinstance(layer, nn.Linear) for layer in layers):
-            return tuple(layers)
-    linear = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
-    if not linear:
+def _heads(network: nn.Module) -> tuple[nn.Linear, ...]:
+    found = last_linear(network)
+    if not found:
         raise InputError(f"{type(network).__name__} has no linear layer to be its head")
-    return (linear[-1],)
+    return found
 
 
 def _with_head(network: Network, classes: int, seed: int) -> Network:
@@ -407,7 +376,7 @@ def _with_head(network: Network, classes: int, seed: int) -> Network:
                         setattr(parent, name, new)
             if inner is old:
                 raise InputError(f"{network.spec} is a single layer and has no head to replace")
-    return replace(network, heads=_heads(inner, prefix), classes=classes)
+    return replace(network, heads=_heads(inner), classes=classes)
 
 
 def name_of(spec: str) -> str:

@@ -200,7 +200,28 @@ def _all_of(path: str, options: Mapping[str, Any]) -> TestSet:
 
 def open_data(spec: DataSpec) -> TestSet:
     """A data set without what is held out, kept for validation or excluded, and without what has
-    neither label nor caption."""
+    neither label nor caption.
+
+    The last ones stay open: their contents are hashed once, not for every job.
+    """
+    about = None if spec.exclude is None else _seen(Path(spec.exclude))
+    key = (repr(spec), about)
+    if key not in _trained_on:
+        for old in list(_trained_on)[: -_MOST_OPEN + 1]:
+            del _trained_on[old]
+        _trained_on[key] = _opened_data(spec)
+    return _trained_on[key]
+
+
+_MOST_OPEN = 8
+_trained_on: dict[tuple[Any, ...], TestSet] = {}
+
+
+def _seen(path: Path) -> tuple[int, int] | None:
+    return (path.stat().st_size, path.stat().st_mtime_ns) if path.is_file() else None
+
+
+def _opened_data(spec: DataSpec) -> TestSet:
     test_set = _all_of(spec.path, spec.options)
     left = test_set.labels >= 0
     if test_set.captions is not None:

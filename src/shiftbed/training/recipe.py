@@ -4,6 +4,7 @@ name = "digits"
 store = "store"                          # predictions of all checkpoints, a testbed
 runs = "runs"                            # checkpoints and cached features
 threads = 1                              # of torch, per job: part of what makes runs repeatable
+backend = "torch"                        # of features and evaluation, or "onnxruntime"
 
 [data.usps]                              # sources.py: data sets, tasks, test sets, settings, shifts
 path = "digits.npz:usps_train"
@@ -20,7 +21,8 @@ schedule = {name = "CosineAnnealingLR", warmup = 100}             # any of its s
 epochs = 10                              # or steps
 batch_size = 64
 augmentation = ["none", "standard+randaugment"]                   # augment.py
-checkpoints = {every = 1, unit = "epoch", at = [[0]], keep = "all"}
+views = 4                                # with tune = "head": augmented so often, not each epoch
+checkpoints = {every = 1, unit = "epoch", at = [[0]], keep = "all"}      # "last", its "head" alone
 seed = [0, 1, 2]
 kind = "standard"                        # columns of models in the testbed: no part of a job's id
 in_fit_set = "final"                     # "all" checkpoints, the "final" one, or "none"
@@ -103,6 +105,7 @@ _OPTIONS: dict[str, Any] = {
     "threads": 1,
     "data_workers": 0,
     "evaluation_batch_size": 256,
+    "backend": "torch",
     "device": "cpu",
     "memory_gib": 2.0,
     "top": 5,
@@ -125,7 +128,7 @@ class Job:
     kind: str = "standard"
     in_fit_set: str = "final"
     keep: str = "all"
-    """Whose weights stay on disk: "all" checkpoints' or the "last"."""
+    """Whose weights stay on disk: "all" checkpoints' or the "last", or only the last's "head"."""
 
     @cached_property
     def id(self) -> str:
@@ -230,6 +233,7 @@ def read_recipe(path: str | Path) -> Recipe:
 
 def _options(table: Mapping[str, Any]) -> dict[str, Any]:
     found = _OPTIONS | {key: table[key] for key in _OPTIONS if key in table}
+    one_of(found["backend"], "backend", ("torch", "onnxruntime"))
     for key, default in _OPTIONS.items():
         value = found[key]
         kinds = (int, float) if isinstance(default, float) else type(default)
@@ -297,6 +301,8 @@ def _job(arguments: Mapping[str, Any], earlier: Job | None, sources: Sources, ev
         given["start"] = f"run:{earlier.id}"
     found = normalised(given, sources.data)
     keep = found["checkpoints"].pop("keep") if "checkpoints" in found else "all"
+    if keep == "head" and found["tune"] != "head":
+        raise InputError("checkpoints keep = 'head' goes with tune = 'head': the rest is trained")
     return Job(
         arguments=found,
         parent=None if earlier is None else earlier.run,

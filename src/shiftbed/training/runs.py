@@ -2,7 +2,8 @@
 
     RUNS/ID/job.json        the job's arguments, and where its recipe is
     RUNS/ID/last.pt         everything the next step depends on
-    RUNS/ID/step-N.pt       the network's state dict, as ``torch:FILE?arch=…`` reads it
+    RUNS/ID/step-N.pt       the network's state dict, as ``torch:FILE?arch=…`` reads it; with
+                            keep = "head" that of its head, and the rest is the run's start
     RUNS/ID/model.skops     instead, a fitted estimator, as ``sklearn:FILE`` reads it
     RUNS/ID/log.json        per checkpoint: step, epoch, mean loss, examples, seconds
     RUNS/ID/done.json       written last: what the run ended with
@@ -24,20 +25,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from shiftbed.atomic import write_atomically
-from shiftbed.engine.open_setting import OpenSetting
 from shiftbed.engine.plan import WARNING, Done, ModelSpec, RunSpec, SettingPlan
 from shiftbed.engine.run import run_spec
 from shiftbed.engine.toml_files import model_beside
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data import Unreadable
 from shiftbed.evaluation.models import Model
-from shiftbed.evaluation.models.checkpoints import refusal
+from shiftbed.evaluation.models.checkpoints import read_state, refusal
 from shiftbed.evaluation.models.spec import Request, Spec
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.training.augment import label_of
@@ -46,8 +43,6 @@ from shiftbed.training.objective import Hook, make_objective
 from shiftbed.training.prepare import TrainingData
 from shiftbed.training.recipe import Job, short_hash
 from shiftbed.training.sources import DataSpec
-
-Answer = Callable[[OpenSetting], tuple[NDArray[np.float32], Sequence[Unreadable]]]
 
 
 class RunFolder:
@@ -264,6 +259,7 @@ def ended(
 ) -> None:
     """Write done.json; the weights after the last of ``stops`` have so many ``outputs``."""
     known = {"steps": stops[-1], "stops": stops, "classes": data.classes, "outputs": outputs}
+    known |= {"kept": "head"} if task.job.keep == "head" else {}
     seen = {"n": len(data), "counts": data.counts, "begun_at": log["begun_at"]}
     task.folder.write("done", known | seen | more)
 
@@ -293,12 +289,12 @@ def evaluate_run(
     info: Mapping[str, Any],
     *,
     warnings: Sequence[str] = (),
-    answer: Answer | None = None,
+    features: str | None = None,
     say: Callable[[str], None],
 ) -> dict[str, float | None]:
     """Predict every setting of a run that is not in its store yet, and write it as ``model.id``.
 
-    ``answer`` computes the logits of a setting without perturbation, by default from its pixels.
+    ``features`` is where what its backbone makes of a setting is kept, if only heads are trained.
     ``warnings`` are those of fitting it, for the cells' records. ``say`` hears why settings were
     left out and what attacks warn of. Returns the accuracies of what was predicted, None where no
     image has a label.
@@ -312,7 +308,7 @@ def evaluate_run(
         "arguments": dict(arguments),
     }
     details |= {"warnings": list(warnings)} if warnings else {}
-    one = ModelSpec(source=model, name=model.id, info=info, details=details, answers=answer)
+    one = ModelSpec(source=model, name=model.id, info=info, details=details, features=features)
     summary = run_spec(
         RunSpec(
             name="checkpoint",
@@ -323,7 +319,7 @@ def evaluate_run(
                 "batch_size": int(options["evaluation_batch_size"]),
                 "top": int(options["top"]),
                 "memory_gib": float(options["memory_gib"]),
-                "backend": "torch",
+                "backend": str(options["backend"]),
             },
         ),
         describe=False,
@@ -345,6 +341,12 @@ def evaluate_run(
     return found
 
 
+def kept_features(task: TrainTask) -> str | None:
+    """Where features of a backbone are kept for all heads on it; None if it is trained, too."""
+    frozen = task.job.arguments.get("tune") == "head"
+    return str(Path(task.runs) / "features") if frozen else None
+
+
 def kept_file(task: TrainTask, step: int) -> Path:
     """Where a checkpoint's weights are, if they were kept."""
     return task.folder.estimator if task.job.classical else task.folder.weights(step)
@@ -356,16 +358,32 @@ def finished_model(task: TrainTask, step: int, done: dict[str, Any]) -> Model:
         from shiftbed.training.classical import reopened
 
         return reopened(task, int(done["outputs"]))
-    network = make_network(
-        model_beside(str(task.job.arguments["model"]), task.base),
-        int(done["outputs"]),
-        "run:",
-        weights=task.folder.weights(step),
-        old_classes=int(done["outputs"]),
-    )
+    if done.get("kept") == "head":
+        network = start_network(task, int(done["outputs"]))
+        _read_head(network, task.folder.weights(step))
+    else:
+        network = make_network(
+            model_beside(str(task.job.arguments["model"]), task.base),
+            int(done["outputs"]),
+            "run:",
+            weights=task.folder.weights(step),
+            old_classes=int(done["outputs"]),
+        )
     objective = make_objective(task.job.arguments["objective"])
     module = objective.evaluated(network.module).eval()
     return network.as_model(model_name(task.job, step), module)
+
+
+def _read_head(network: Network, path: Path) -> None:
+    """Put the weights of a head where they belong; they must be those of all heads, and fit."""
+    state, inner = read_state(path), network.module.network
+    heads = {id(one) for head in network.heads for one in head.parameters()}
+    own = {name: one for name, one in inner.named_parameters() if id(one) in heads}
+    if own.keys() != state.keys() or any(own[n].shape != state[n].shape for n in own):
+        raise InputError(f"{path}: not the weights of this network's head")
+    with torch.no_grad():
+        for name, tensor in state.items():
+            own[name].copy_(tensor)
 
 
 def load(request: Request) -> Model:

@@ -6,7 +6,7 @@ row, view).
 """
 
 import multiprocessing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class Stream:
     """Training data as batches, epoch after epoch.
 
     ``held``: (N, …) tensor of what the network takes, uint8 (N, H, W, C) pixels or float32
-    features; None: pictures are read when they are due.
+    features; None: pictures are read when they are due. Several: one for each epoch, in turn.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Stream:
         *,
         batch_size: int,
         seed: int,
-        held: Tensor | None = None,
+        held: Tensor | Sequence[Tensor] | None = None,
         data: TrainingData | None = None,
         augmentation: Augmentation | None = None,
         views: int = 0,
@@ -54,6 +54,9 @@ class Stream:
         self.labels = torch.from_numpy(np.ascontiguousarray(labels))
         self.batch_size = batch_size
         self.seed = seed
+        self.turns: Sequence[Tensor] = ()
+        if held is not None and not isinstance(held, Tensor):
+            self.turns, held = held, held[0]
         self.held = held
         self.device = device
         self.kept: Rows = np.arange(len(labels))
@@ -88,7 +91,8 @@ class Stream:
     def epoch(self, epoch: int, skip: int = 0) -> Iterator[TrainingBatch]:
         """The batches of an epoch, the first ``skip`` left out."""
         order = self.order(epoch)[skip:]
-        made: Iterable[tuple[Tensor, ...]] = map(self._from_memory, order)
+        held = self.turns[epoch % len(self.turns)] if self.turns else self.held
+        made: Iterable[tuple[Tensor, ...]] = (self._from_memory(rows, held) for rows in order)
         if self._prepared is not None:
             made = self._prepared.batches(order, epoch, self.workers)
         for rows, seen in zip(order, made, strict=True):
@@ -96,12 +100,19 @@ class Stream:
             labels = self.labels[torch.from_numpy(rows)].to(self.device)
             yield TrainingBatch(pixels=first, labels=labels, rows=rows, views=tuple(views))
 
-    def _from_memory(self, rows: Rows) -> tuple[Tensor, ...]:
-        assert self.held is not None
-        x = self.held[torch.from_numpy(rows)].to(self.device)
+    def _from_memory(self, rows: Rows, held: Tensor | None) -> tuple[Tensor, ...]:
+        assert held is not None
+        x = held[torch.from_numpy(rows)].to(self.device)
         if x.dtype == torch.uint8:
             x = fractions(x.permute(0, 3, 1, 2))  # channels last in memory, as it was
         return (x,)
+
+    def view(self, number: int, size: int = 64) -> Iterator[Tensor]:
+        """Every example in order as it is augmented in one epoch, (B, C, H, W) at a time."""
+        assert self._prepared is not None
+        for start in range(0, len(self.labels), size):
+            rows = list(range(start, min(start + size, len(self.labels))))
+            yield self._prepared[rows, number][0]
 
 
 class _Prepared(Dataset[tuple[Tensor, ...]]):

@@ -4,10 +4,9 @@ Networks are trained here; models of scikit-learn are fitted (``classical.py``).
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,21 +14,20 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from shiftbed.engine.open_setting import OpenSetting
 from shiftbed.engine.plan import Done
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data import Unreadable
+from shiftbed.evaluation.models.heads import HeadOnly, Through
 from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import HOOKS, one_of
 from shiftbed.training.augment import keeping_generators
 from shiftbed.training.classical import fit, limited
-from shiftbed.training.features import HeadOnly, Through, backbone_digest, cached_features
+from shiftbed.training.features import Batches, backbone_digest, cached_features
 from shiftbed.training.loop import Run, checkpoint_steps, make_optimiser, make_schedule, train
 from shiftbed.training.objective import Setup, make_hook, make_objective
 from shiftbed.training.prepare import TrainingData, prepare
+from shiftbed.training.recipe import canonical
 from shiftbed.training.runs import (
-    Answer,
     Checkpointed,
     TrainTask,
     begun,
@@ -38,6 +36,7 @@ from shiftbed.training.runs import (
     finished_model,
     info_of,
     is_evaluated,
+    kept_features,
     kept_file,
     model_name,
     start_network,
@@ -60,8 +59,6 @@ class Training:
             for key in HOOKS
             if key in arguments.get("hooks", {})
         ]
-        self.kept: dict[str, tuple[torch.Tensor, Sequence[Unreadable]]] = {}
-        """Features of test sets."""
         torch.manual_seed(int(arguments["seed"]))
         self.run = self._run()
         self.run.begin(task.folder.state())
@@ -91,9 +88,12 @@ class Training:
         if head_only:
             self.network.freeze_all_but_heads()
             apart = objective.on_features and all(hook.on_features for hook in self.hooks)
-            if apart and not arguments["augmentation"]:
+            fixed = not arguments["augmentation"] or "views" in arguments
+            if apart and fixed:
                 self.backbone = backbone_digest(self.network)
-                stream = self._on_features(self.data)
+                stream = self._on_features(self.data, arguments["augmentation"])
+            if stream is None and "views" in arguments:
+                raise InputError("views need features, which this objective or network has not")
         if stream is not None:
             module = HeadOnly(self.network.heads)
         else:
@@ -167,17 +167,47 @@ class Training:
         assert found is not None  # there were features of the training data
         return found
 
-    def _on_features(self, data: TrainingData) -> Stream | None:
-        """Features of data as a stream, None if the head cannot be trained alone."""
-        pixels = partial(data.pixels, self.network.preprocessing)
-        held = self._features(data.fingerprint, pixels)
-        return None if held is None else Stream(data.labels, held=held, **self._batches)
+    def _on_features(
+        self, data: TrainingData, steps: Sequence[Mapping[str, Any]] = ()
+    ) -> Stream | None:
+        """Features of data as a stream, None if the head cannot be trained alone.
+
+        With ``steps`` of an augmentation, of as many views of each example as the job asks for:
+        the same views whatever its seed.
+        """
+        if not steps:
+            pixels = partial(data.pixels, self.network.preprocessing)
+            held = self._features(data.fingerprint, pixels)
+            return None if held is None else Stream(data.labels, held=held, **self._batches)
+        memory = float(self.task.options["memory_gib"])
+        own = {"memory_gib": memory, "batch_size": 64}
+        seen, plain = self.network.preprocessing, [dict(one) for one in steps]
+        turns = []
+        for number in range(int(self.task.job.arguments["views"])):
+            name = canonical([data.fingerprint, plain, number])
+
+            def augmented(number: int = number) -> Iterator[NDArray[np.float32]]:
+                source = make_stream(data, seen, plain, seed=0, **own)
+                return (one.numpy() for one in source.view(number))
+
+            held = self._features(name, augmented)
+            if held is None:
+                return None
+            turns.append(held)
+        return Stream(data.labels, held=turns, **self._batches)
 
     def _features(
-        self, fingerprint: str, pixels: Callable[[], NDArray[np.uint8]]
+        self, fingerprint: str, pixels: Callable[[], NDArray[np.uint8] | Batches]
     ) -> torch.Tensor | None:
-        folder = Path(self.task.runs) / "features"
-        found = cached_features(self.network, fingerprint, pixels, folder, digest=self.backbone)
+        folder = kept_features(self.task)
+        found = cached_features(
+            self.network,
+            fingerprint,
+            pixels,
+            folder,
+            digest=self.backbone,
+            backend=str(self.task.options["backend"]),
+        )
         return None if found is None else torch.from_numpy(found)
 
     def go(self) -> tuple[str, ...]:
@@ -196,31 +226,39 @@ class Training:
         """Write the weights, evaluate them, then the state to go on from: in this order."""
         job, folder = self.task.job, self.task.folder
         loss = run.mean_loss()
-        folder.write_weights(run.step, self._weights(run))
+        folder.write_weights(run.step, self._kept(self._weights(run)))
         run.network.eval()
         self.network.module.eval()
         module = run.objective.evaluated(run.network).eval()
-        answer = None
         if self.backbone is not None:
-            answer = self._answer(module)
-            module = Through(self.network, module)
+            module = Through(self.network.module, self.network.heads, module, self.backbone)
         model = self.network.as_model(model_name(job, run.step), module)
         parameters = sum(one.numel() for one in self.network.module.parameters())
         facts = {"epoch": run.step / self.steps_per_epoch, "loss": loss, "parameters": parameters}
         last, n = run.step == run.steps, len(self.data)
         info = info_of(self.task, run.step, last, n, self.network.start, self.hooks) | facts
         with keeping_generators():
-            accuracy = evaluate_run(self.task, model, info, answer=answer, say=self.notes.append)
+            accuracy = evaluate_run(
+                self.task, model, info, features=kept_features(self.task), say=self.notes.append
+            )
         seconds = time.perf_counter() - self.clock
         spent = {"accuracy": accuracy, "seconds": round(seconds, 3)}
         self.log["checkpoints"].append({"step": run.step, **facts, **spent, "info": info})
         folder.write("log", self.log)
         folder.write_state(run.state())
-        if job.keep == "last":
+        if job.keep != "all":
             folder.forget_weights(but=run.step)
         done = Checkpointed(key=self.task.key, seconds=seconds, step=run.step, steps=run.steps)
         self.report(replace(done, images=self.examples))
         self.examples, self.clock = 0, time.perf_counter()
+
+    def _kept(self, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """All weights, or those of the heads alone."""
+        if self.task.job.keep != "head":
+            return state
+        own = self.network.module.network.state_dict(keep_vars=True)
+        heads = {id(one) for head in self.network.heads for one in head.parameters()}
+        return {name: state[name] for name in state if id(own.get(name)) in heads}
 
     def _weights(self, run: Run) -> dict[str, torch.Tensor]:
         """Plain weights for others, without the normalisation in front."""
@@ -231,24 +269,6 @@ class Training:
         for hook in self.hooks:
             state = hook.weights(state)
         return state
-
-    def _answer(self, head: nn.Module) -> Answer:
-        """Answers of a setting from its features, which are computed once for all checkpoints."""
-
-        def answer(setting: OpenSetting) -> tuple[NDArray[np.float32], Sequence[Unreadable]]:
-            name = setting.test_set.fingerprint
-            if name not in self.kept:
-                decoded = setting.decode(self.network.preprocessing)
-                found = self._features(name, lambda: decoded.pixels)
-                assert found is not None  # it was found for the training data
-                self.kept[name] = found, decoded.unreadable
-            features, unreadable = self.kept[name]
-            place = next(self.network.module.parameters()).device
-            with torch.inference_mode():
-                scores: NDArray[np.float32] = head(features.to(place)).cpu().numpy()
-            return scores, unreadable
-
-        return answer
 
 
 def is_finished(task: TrainTask, store: PredictionStore) -> bool:
@@ -297,5 +317,6 @@ def _evaluate_again(task: TrainTask) -> tuple[str, ...]:
         info |= info_of(task, step, last, n, start)
         with limited(task):
             model, said = finished_model(task, step, done), done.get("warnings", ())
-            evaluate_run(task, model, info, warnings=said, say=notes.append)
+            kept = kept_features(task)
+            evaluate_run(task, model, info, warnings=said, features=kept, say=notes.append)
     return tuple(dict.fromkeys(notes))

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -19,6 +20,8 @@ from shiftbed.evaluation.preprocessing import Preprocessing
 if TYPE_CHECKING:
     import torch
     from torch import nn
+
+    from shiftbed.evaluation.models.heads import Split
 
 
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -38,6 +41,13 @@ class TorchModel(Model):
 
     def _content(self) -> str | None:
         return self.content or network_digest(self.module)
+
+    @cached_property
+    def parts(self) -> "Split | None":
+        """Its backbone and its head, where it ends in one; see ``heads.split``."""
+        from shiftbed.evaluation.models.heads import split
+
+        return split(self)
 
     def tensor(self, pixels: Pixels, *, within: bool = True) -> "torch.Tensor":
         """Checked pixels as the float32 tensor that ``module`` takes, on its device."""
