@@ -38,7 +38,8 @@ docs: setup
 
 bench: setup
 	for name in spine place coverage store evaluate workers corruptions perturbed attacks captions \
-	  twins similarity predictiveness report training probes; do $(BIN)/python -m benchmarks.$$name; done
+	  twins similarity predictiveness report training probes \
+	  heads; do $(BIN)/python -m benchmarks.$$name; done
 
 clean:
 	rm -rf $(VENV) demo build .pytest_cache .mypy_cache .ruff_cache

@@ -63,3 +63,11 @@ def test_the_spine_is_the_same_and_faster():
 
 def test_place_imports_nothing_heavy():
     assert run("place")["heavy_modules_imported"] == []
+
+
+@pytest.mark.slow
+def test_heads_on_one_backbone_are_evaluated_together():
+    found = run("heads")
+    assert found["heads"] == 100
+    assert found["equal to the last bit"] is True
+    assert found["ratio"] > 0
