@@ -1,11 +1,16 @@
 """Difficulty from an ensemble, and its file."""
 
+import io
+import tarfile
+
 import numpy as np
 import polars as pl
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
+from scipy.stats import beta
 
 from shiftbed.errors import InputError
 from shiftbed.training import difficulty as module
@@ -145,3 +150,48 @@ def test_a_member_never_sees_what_it_is_asked(small):
 
     again = train_member(replace(data, labels=labels), "small", epochs=2)(member)
     assert np.array_equal(first, again)
+
+
+def test_a_stated_number_of_models_and_its_standard_error():
+    data = digits(slice(0, 40))
+
+    def answer(member):
+        labels = data.labels[member.held_out]
+        return np.where(member.held_out % 4 == 0, labels + 1, labels)
+
+    found = difficulty(data, model=answer, per_example=6, share=0.5)
+    assert found.frame["n"].to_list() == [6] * 40
+    k = np.where(np.arange(40) % 4 == 0, 0, 6)
+    np.testing.assert_allclose(found.frame["error"], beta(k + 0.5, 6 - k + 0.5).std())
+    assert found.to_dict()["models_per_example"] == 6
+    with pytest.raises(InputError, match=r"multiple of 3 with share 0\.7"):
+        difficulty(data, model=answer, per_example=4, share=0.7)
+
+
+@pytest.mark.parametrize("kind", ["npz", "folder", "tar", "csv"])
+def test_examples_of_every_format(tmp_path, kind):
+    pixels, labels = (part[:30] for part in images())
+    source = tmp_path / f"data.{kind}"
+    names = [f"{k % 3}/{i:03}.png" for i, k in enumerate(labels)]
+    if kind == "npz":
+        np.savez(source, images=pixels, labels=labels % 3)
+    else:
+        source = tmp_path / "data" if kind == "folder" else source
+        for name, one in zip(names, pixels, strict=True):
+            (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(one).save(tmp_path / "data" / name)
+    if kind == "tar":
+        with tarfile.open(source, "w") as tar:
+            for i, name in enumerate(names):
+                tar.add(tmp_path / "data" / name, f"{i:03}.png")
+                label = tarfile.TarInfo(f"{i:03}.cls")
+                label.size = 1
+                tar.addfile(label, io.BytesIO(name[:1].encode()))
+    if kind == "csv":
+        rows = "".join(f"data/{name},{name[0]}\n" for name in names)
+        source.write_text("path,label\n" + rows)
+    found = difficulty(source, model=lambda member: member.held_out * 0, repeats=1)
+    assert len(found.frame) == 30
+    assert found.frame.filter(pl.col("score") == 0)["label"].unique().to_list() == [0]
+    with pytest.raises(InputError, match="names a data set of a recipe"):
+        difficulty(source, "digits", model=lambda member: member.held_out * 0)

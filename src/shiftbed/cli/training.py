@@ -37,14 +37,20 @@ def train(
 
 
 def difficulty(
-    source: Path = Argument(metavar="RECIPE", help="A recipe.toml, for its data sets."),
-    data: str = Argument(help="One of its data sets."),
+    source: str = Argument(
+        metavar="RECIPE|DATA",
+        help="A recipe.toml, for its data sets; or the images: a folder, .npz, .tar, NAME@DIR, …",
+    ),
+    data: str | None = Argument(None, help="One of the recipe's data sets."),
     model: str = Option(help="What to train: nets:resnet18, timm:NAME, …"),
     output: Path = Option(
         ..., "--output", "-o", help="A .csv or .parquet file, a row per example."
     ),
     share: float = Option(0.75, help="Share of the data each model sees."),
     repeats: int = Option(3, help="Times the data is split again.", min=1),
+    per_example: int | None = Option(
+        None, help="Instead: how many models are asked about each example.", min=1
+    ),
     epochs: int = Option(10, help="Epochs of each model.", min=1),
     batch_size: int = Option(64, help="Examples per step.", min=2),
     optimiser: str = Option("AdamW", help="Any of torch.optim."),

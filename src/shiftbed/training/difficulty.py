@@ -4,6 +4,8 @@ The C-score of an example (Jiang et al. 2021) is the probability that a model tr
 part of the data without it gets it right. Here the data is split into k folds, again in every
 repeat; k models train on m folds each, so that every example is held out by exactly k − m models
 per repeat. consistency = share of those that are right; score = 1 − consistency, larger is harder.
+With k right of n its standard error is √(c(1 − c)/(n + 2)), c = (k + ½)/(n + 1), the spread of
+Beta(k + ½, n − k + ½): from few models it is large, and never 0.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +25,7 @@ from shiftbed.atomic import write_atomically
 from shiftbed.display import Result, Table
 from shiftbed.engine.toml_files import model_beside
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data import TestSet
+from shiftbed.evaluation.data import TestSet, open_test_set
 from shiftbed.evaluation.data.parts import ranked
 from shiftbed.training.arguments import one_of
 from shiftbed.training.augment import keeping_generators
@@ -54,8 +56,9 @@ Answer = Callable[[Member], Rows]
 class Difficulty(Result):
     """Scores per example, larger is harder.
 
-    ``frame``: example, label, score, consistency, low and high (its 95 % Clopper–Pearson interval),
-    and n, the models that were asked; what ``difficulty = {scores = …}`` of a recipe reads.
+    ``frame``: example, label, score, consistency, its standard error, low and high (its 95 %
+    Clopper–Pearson interval), and n, the models that were asked; what ``difficulty = {scores = …}``
+    of a recipe reads.
     """
 
     data: str
@@ -68,6 +71,7 @@ class Difficulty(Result):
             "file": self.file,
             "n": len(self.frame),
             "models_per_example": int(self.frame["n"][0]),
+            "mean_error": float(self.frame["error"].to_numpy().mean()),
             "mean_score": float(1 - self.frame["consistency"].to_numpy().mean()),
             "always_right": int((self.frame["consistency"] == 1).sum()),
             "never_right": int((self.frame["consistency"] == 0).sum()),
@@ -81,7 +85,8 @@ class Difficulty(Result):
             rows=tuple((key.replace("_", " "), str(value)) for key, value in found.items()),
             notes=(
                 "Larger scores are harder: the share of wrong answers of "
-                f"{found['models_per_example']} models, trained without the example.",
+                f"{found['models_per_example']} models, trained without the example; its standard "
+                f"error is {found['mean_error']:.2f} on average.",
             ),
         )
 
@@ -118,6 +123,27 @@ def design(
     return found
 
 
+def standard_error(right: Rows, asked: Rows) -> NDArray[np.float64]:
+    """Of the share of right answers, as above.
+
+    >>> standard_error(np.array([0, 5]), np.array([10, 10])).round(3).tolist()
+    [0.06, 0.144]
+    """
+    centre = (right + 0.5) / (asked + 1)
+    return np.asarray(np.sqrt(centre * (1 - centre) / (asked + 2)))
+
+
+def _repeats(per_example: int, share: float) -> int:
+    """Repeats after which every example was held out by so many models."""
+    exact = Fraction(share).limit_denominator(MOST_FOLDS)
+    each = exact.denominator - exact.numerator
+    if per_example < 1 or each < 1 or per_example % each:
+        raise InputError(
+            f"per_example must be a multiple of {each} with share {share:g}, got {per_example}"
+        )
+    return per_example // each
+
+
 def difficulty(
     source: str | Path | Recipe | TestSet | TrainingData,
     data: str | None = None,
@@ -126,6 +152,7 @@ def difficulty(
     output: str | Path | None = None,
     share: float = 0.75,
     repeats: int = 3,
+    per_example: int | None = None,
     epochs: int = 10,
     batch_size: int = 64,
     optimiser: str = "AdamW",
@@ -135,9 +162,11 @@ def difficulty(
 ) -> Difficulty:
     """Score examples by how many models get them wrong that were trained without them.
 
-    ``source`` is a recipe (or its file), ``data`` then one of its data sets; or the examples
-    themselves. ``model`` is what to train, its files beside the recipe, or a function from a member
-    of the ensemble to its answers. ``output`` is a CSV or Parquet file to write the frame to.
+    ``source`` is a recipe (or its .toml file), ``data`` then one of its data sets; or the examples
+    themselves, in any form that a test set has: a folder, .npz, .tar, Parquet, a manifest,
+    NAME@DIR. ``model`` is what to train, its files beside the recipe, or a function from a member
+    of the ensemble to its answers. ``per_example`` is how many models are asked about each example,
+    instead of ``repeats`` of the split. ``output`` is a CSV or Parquet file to write the frame to.
     ``heard`` is called with how many of how many members are done.
     """
     examples, base, threads = _opened(source, data)
@@ -153,6 +182,7 @@ def difficulty(
             seed=seed,
         )
     ids = examples.examples
+    repeats = repeats if per_example is None else _repeats(per_example, share)
     members = design(ids, examples.labels, share=share, repeats=repeats, seed=seed)
     right, asked = np.zeros((2, len(examples)), dtype=np.int64)
     before = torch.get_num_threads()
@@ -172,6 +202,7 @@ def difficulty(
             "label": examples.labels,
             "score": 1 - right / asked,
             "consistency": right / asked,
+            "error": standard_error(right, asked),
             "low": low,
             "high": high,
             "n": asked,
@@ -196,6 +227,10 @@ def _opened(
         if data is not None:
             raise InputError(f"data ({data!r}) names a data set of a recipe: give the recipe")
         return (whole(source) if isinstance(source, TestSet) else source), ".", None
+    if not isinstance(source, Recipe) and Path(source).suffix.lower() != ".toml":
+        if data is not None:
+            raise InputError(f"data ({data!r}) names a data set of a recipe, which {source} is not")
+        return whole(open_test_set(source)), ".", None
     recipe = source if isinstance(source, Recipe) else read_recipe(source)
     one_of(data, "data set", recipe.sources.data)
     found = prepare({"name": data}, recipe.sources.data, recipe.base)
