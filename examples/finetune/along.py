@@ -14,6 +14,7 @@ from scipy.special import stdtrit
 from examples.tables import table
 from shiftbed.analysis.baseline import Baseline
 from shiftbed.display import interval, percent, points
+from shiftbed.results.trajectories import trajectories
 from shiftbed.testbed import Testbed
 
 __all__ = ["by_step", "gained_and_lost", "judged", "mean_interval", "resampled", "show"]
@@ -29,19 +30,13 @@ def judged(bed: Testbed, shift: str) -> pl.DataFrame:
     """ρ of every checkpoint on digits; those of the fit set against the line without their own run.
 
     Columns: those of models named above, source, target (accuracies), effective, low, high (of the
-    measurement), fitted (models in the line).
+    measurement).
     """
-    about = bed.models.select(COLUMNS).filter(pl.col("training_data") == TUNED_ON)
-    inside = bed.models["in_fit_set"].fill_null(False).to_numpy()
-    runs = bed.models["run"].to_numpy()
-    parts = []
-    for run in (None, *dict.fromkeys(runs[inside])):
-        others = inside & (runs != run) if run else inside
-        found = bed.effective_robustness(shift, models=others, on_boundary="clip")
-        own = about.filter(pl.col("run") == run) if run else about.filter(~pl.col("in_fit_set"))
-        kept = found.select("model", "source", "target", "effective", "low", "high")
-        parts.append(own.join(kept, on="model").with_columns(fitted=int(others.sum())))
-    return pl.concat(parts).sort("grid", "data_size", "run", "step")
+    only = f"training_data={TUNED_ON}"
+    found = trajectories(bed, shift, only=only, on_boundary="clip").checkpoints
+    kept = found.select("model", "source", "target", *RHO)
+    about = bed.models.select(COLUMNS).join(kept, on="model")
+    return about.sort("grid", "data_size", "run", "step")
 
 
 def mean_interval(values: Any, level: float = 0.95) -> tuple[float, float, float]:

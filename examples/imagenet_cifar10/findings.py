@@ -17,6 +17,7 @@ from shiftbed.testbed import Testbed, open_testbed
 __all__ = ["findings", "markdown", "verdict"]
 
 SHIFT = "corrupted"
+_ABOUT = ("kind", "runs", "step", "final_id")
 Rows = list[dict[str, Any]]
 
 
@@ -30,6 +31,9 @@ def findings(folder: Path) -> dict[str, Any]:
         for part in ("start", "peak", "final", "lost")
         for key in ("rho", "low", "high", "share")
     ]
+    ids = {str(kind): float(rows["final_source"].mean()) for (kind,), rows in _by_kind(found)}
+    for one in kinds:
+        one["final_id"] = ids[one["kind"]]
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "line": {
@@ -37,9 +41,13 @@ def findings(folder: Path) -> dict[str, Any]:
             "r2": line.r2, "id": _range(bed, line.models),
         },
         "images": {s: bed.usual_size(s) for s in ("cifar10", SHIFT)},
-        "kinds": [{key: one.get(key) for key in ("kind", "runs", "step", *kept)} for one in kinds],
+        "kinds": [{key: one.get(key) for key in (*_ABOUT, *kept)} for one in kinds],
         "findings": _table(found) + _similar(bed, found),
     }  # fmt: skip
+
+
+def _by_kind(found: Trajectories) -> Any:
+    return found.frame.group_by(["kind"], maintain_order=True)
 
 
 def _range(bed: Testbed, models: tuple[str, ...]) -> list[float]:
@@ -162,8 +170,11 @@ def markdown(found: dict[str, Any]) -> str:
         ends = "" if row["low"] is None else f"{row['low']:+.2f} … {row['high']:+.2f}"
         n = " / ".join(map(str, row["n"]))
         text.append(f"| {row['finding']} | {value} | {ends} | {n} | {row['verdict']} |")
-    title = "| kind of run | runs | ρ at start | peak | at step | end | gap covered, peak → end |"
-    text += ["", title, "|---|---|---|---|---|---|---|"]
+    title = (
+        "| kind of run | runs | ρ at start | peak | at step | end | ID at the end, % | "
+        "gap covered, peak → end |"
+    )
+    text += ["", title, "|---|---|---|---|---|---|---|---|"]
     for one in found["kinds"]:
         rho = [points(one[f"{part}_rho"]) for part in ("start", "peak", "final")]
         gap = " → ".join(
@@ -171,6 +182,9 @@ def markdown(found: dict[str, Any]) -> str:
             for part in ("peak", "final")
         )
         step = "" if one["step"] is None else f"{one['step']:g}"
-        cells = (one["kind"], one["runs"], rho[0], rho[1], step, rho[2], gap)
+        beyond = " *" if one["final_id"] > line["id"][1] else ""
+        end = f"{100 * one['final_id']:.1f}{beyond}"
+        cells = (one["kind"], one["runs"], rho[0], rho[1], step, rho[2], end, gap)
         text.append("| " + " | ".join(map(str, cells)) + " |")
+    text += ["", "\\* beyond the most accurate network of the line: ρ there is extrapolated."]
     return "\n".join(text) + "\n"

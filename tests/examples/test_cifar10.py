@@ -103,7 +103,7 @@ def check_probed(folder: Path, one: Trained) -> None:
     """A probe is the command a user would type, of the network that was trained."""
     words = arguments(folder, one, 500)
     assert words[0] == "probe"
-    assert words[-4:] == ["--probe", "all", "--pairs", "500"]
+    assert words[-6:] == ["--probe", "all", "--pairs", "500", "--normalisation", "model"]
     model = resolve(words[1])
     assert model.id == one.name
     net = plain().eval()
