@@ -20,6 +20,7 @@ from shiftbed.records import Shift
 from shiftbed.results.charts import Charted
 from shiftbed.results.pairs.networks import (
     chosen_errors,
+    chosen_said,
     finished,
     left_out_said,
     listed,
@@ -86,7 +87,7 @@ def predictors(
     leads = _leads(fits, x, within, bootstrap, seed)
     return PredictorTable(
         frame=_long(fits, leads, 1 - level),
-        notes=(*_inconclusive(fits, leads, 1 - level), *_networks_said(aims)),
+        notes=(*_inconclusive(fits, leads, 1 - level), *_networks_said(aims, checkpoint)),
         citation=testbed.citation,
         source=testbed.name,
         by=by,
@@ -382,10 +383,10 @@ def _networks(
             columns["id:validation_error"] = 1.0 - testbed.accuracy(shift.validation)
     where = testbed.name if shift is None else shift.name
     errors = chosen_errors(checkpoint, columns, where, testbed.models.columns)
-    ends = finished(testbed.models, errors)
-    return networks_of(testbed.models, shift, ends)
+    networks, left_out = networks_of(testbed.models, shift, finished(testbed.models, errors))
+    return networks if errors is None else networks & np.isfinite(errors), left_out
 
 
-def _networks_said(aims: Sequence[Aim]) -> Iterable[str]:
-    if any(aim.left_out for aim in aims):
-        yield from left_out_said([aim.left_out for aim in aims])
+def _networks_said(aims: Sequence[Aim], checkpoint: str) -> Iterable[str]:
+    yield from left_out_said([aim.left_out for aim in aims])
+    yield from chosen_said([checkpoint])

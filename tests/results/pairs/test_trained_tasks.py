@@ -250,6 +250,7 @@ def test_chosen_checkpoints(store, checkpoint):
             wanted.append(min(lowest)[2])
         assert sorted(pair.models) == sorted(wanted)
         assert pair.checkpoint == checkpoint
+        assert sorted(len(left) for left in pair.left_out.values()) == [18, 24]
     said = sb.patterns(store, checkpoint=checkpoint, bootstrap=20)
     assert said.to_dict()["checkpoint"] == checkpoint
     assert any("checkpoint with the lowest ID" in note for note in said.notes)

@@ -112,6 +112,8 @@ def make_pair(
     errors = chosen_errors(checkpoint, columns, f"{task}: {shift.source[0]}", models.columns)
     networks, left_out = networks_of(models, shift, finished(models, errors))
     there = networks & np.isfinite(columns["id:error"]) & np.isfinite(columns["ood:error"])
+    if errors is not None:
+        there &= np.isfinite(errors)
     lacking = tuple(names[i] for i in np.flatnonzero(networks & ~there))
     rows = np.flatnonzero(there)
     kept = {name: column[rows] for name, column in columns.items()}

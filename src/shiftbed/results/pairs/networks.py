@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 CHECKPOINTS = "other checkpoints of the same runs"
 OTHER_DATA = "networks trained on other data"
-NO_VALUE = "networks without an accuracy on both sets"
+NO_VALUE = "networks that lack an accuracy"
 NOT_ASKED = "networks that --only leaves out"
 CHOICES = {"last": None, "id-validation": "id:validation_error", "id-test": "id:error"}
 """Which checkpoint of a run is the network: its last, or the one with the lowest such error."""
@@ -41,7 +41,7 @@ def finished(models: pl.DataFrame, errors: Floats | None = None) -> Mask:
 
     Of the models with a ``run`` it is the one whose ``final`` is true, or where that is not
     recorded the one with the largest ``step``; with ``errors`` the one with the lowest (of equal
-    ones the earliest).
+    ones the earliest), where a checkpoint has one.
 
     >>> models = pl.DataFrame({"model": ["a@1", "a@2", "b"], "run": ["a", "a", None],
     ...                        "step": [1, 2, None]})
@@ -58,14 +58,14 @@ def finished(models: pl.DataFrame, errors: Floats | None = None) -> Mask:
             members.setdefault(str(run), []).append(row)
     steps = [np.nan if one is None else float(one) for one in columns["step"]]
     for rows in members.values():
-        if errors is not None:
-            known = [row for row in rows if np.isfinite(errors[row])]
-            ends = [min(known, key=lambda row: (errors[row], steps[row]))] if known else []
+        known = [] if errors is None else [row for row in rows if np.isfinite(errors[row])]
+        if known and errors is not None:
+            ends = [min(known, key=lambda row: (errors[row], steps[row]))]
         else:
             ends = [row for row in rows if str(columns["final"][row]).lower() in _TRUE]
             if not ends and np.isfinite([steps[row] for row in rows]).all():
                 ends = [max(rows, key=steps.__getitem__)]
-        if ends or errors is not None:
+        if ends:
             mask[rows] = False
             mask[ends] = True
     return mask
@@ -147,6 +147,11 @@ def networks_in(pairs: Sequence[PairTable], checkpoint: str = "last") -> tuple[P
         if named and "training_data" in pair.info:
             trained = np.array([_is_data(v, pair) for v in pair.info["training_data"]], dtype=bool)
         mask, left_out = _sorted_out(pair.models, finished(models, errors), trained)
+        if errors is not None:
+            lacking = mask & ~np.isfinite(errors)
+            names = tuple(m for m, lacks in zip(pair.models, lacking, strict=True) if lacks)
+            left_out |= {NO_VALUE: names} if names else {}
+            mask &= ~lacking
         if not mask.any():
             raise InputError(f"{pair.name}: no network is trained on {pair.source!r}")
         kept = keep(pair, mask, left_out)
@@ -186,8 +191,13 @@ def said(pairs: Sequence[PairTable]) -> list[str]:
     have = counted(least, "network") if least == most else f"{least} to {most} networks"
     notes = [f"{have} in each of {counted(len(pairs), 'pair')}."]
     notes += left_out_said([pair.left_out for pair in pairs])
-    chosen = {pair.checkpoint for pair in pairs} - {"last"}
-    for name in sorted(chosen):
+    return [*notes, *chosen_said(pair.checkpoint for pair in pairs)]
+
+
+def chosen_said(checkpoints: Iterable[str]) -> list[str]:
+    """Which checkpoint of a run is its network, where it is not the last."""
+    notes = []
+    for name in sorted(set(checkpoints) - {"last"}):
         flatters = ", which flatters the ID error" if name == "id-test" else ""
         what = "validation" if name == "id-validation" else "test"
         notes.append(f"Of a run the checkpoint with the lowest ID {what} error{flatters}.")
