@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from benchmarks.common import SHARED, arguments, report
 from shiftbed.analysis.dependence import clustered_pearson, task_mean
-from shiftbed.analysis.effects import matched_differences, signed_rank
+from shiftbed.analysis.effects import gap_of, matched_differences, signed_rank
 from shiftbed.analysis.factors import factor_analysis
 from shiftbed.analysis.few_labels import agreeing_share, guesses, labels_alone, prediction_powered
 from shiftbed.analysis.label_free import shift_bias, widened
@@ -79,6 +79,29 @@ def case_predictiveness_shared_sets(simulations: int, seed: int) -> Case:
 def case_predictiveness_by_pair(simulations: int, seed: int) -> Case:
     ends = _pairs_mean("pair", False, simulations, seed)
     return _case("predictiveness, pairs as if independent", ends, 0.0, flagged=True)
+
+
+def _gap(unit: str, simulations: int, seed: int) -> Ends:
+    """The normalised gap 1 − 0.5/0.8 of four sets in both roles, sets with effects."""
+    rng = np.random.default_rng(seed)
+    cells = [(i, j) for i in range(4) for j in range(4) if i != j]
+    sources, targets = [f"d{i}" for i, _ in cells], [f"d{j}" for _, j in cells]
+    given = {"units": sources, "crossed": targets} if unit == "two-way" else {}
+    for draw in range(simulations):
+        own, seen, met = rng.normal(scale=0.05, size=(3, 4))
+        means = [(0.8 + own[i], 0.5 + seen[i] + met[j] + 0.03 * rng.normal()) for i, j in cells]
+        found = gap_of(np.array(means), bootstrap=500, seed=draw, **given)
+        yield found.low, found.high
+
+
+def case_difficulty_two_way(simulations: int, seed: int) -> Case:
+    ends = _gap("two-way", simulations, seed)
+    return _case("difficulty, two-way, sets in both roles", ends, 1 - 0.5 / 0.8)
+
+
+def case_difficulty_by_pair(simulations: int, seed: int) -> Case:
+    ends = _gap("pair", simulations, seed)
+    return _case("difficulty, pairs as if independent", ends, 1 - 0.5 / 0.8, flagged=True)
 
 
 def _loading(unit: str, simulations: int, seed: int) -> Ends:
