@@ -1,13 +1,17 @@
-"""Pictures of every view of the page, at two widths, for docs/images/report.
+"""Every picture of the README and the documentation: views of the page, and the gallery.
 
-    python -m tools.screenshots [FOLDER]
+    python -m tools.screenshots [--store STORE] [--only report|gallery]
 
-Makes the page of the 2020 testbed and of a small store of digits (for the charts that need
-predictions per image), opens each view in headless Chromium at 1280 and 390 pixels, and writes
-compressed pictures, less than 2 MB together.
+Makes the page of the 2020 testbed, and of a store (for the charts that need predictions per image,
+if one is given), opens each view in headless Chromium at 1280 and 390 pixels, and writes compressed
+pictures to docs/images/report, less than 2.5 MB together; runs every plot line of docs/gallery.md
+into docs/images/gallery. ``docs/images/sources.sha256`` says of which sources of the page they are.
 """
 
 import argparse
+import hashlib
+import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -20,7 +24,13 @@ from PIL import Image
 import shiftbed as sb
 from shiftbed.page.report import report
 
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "images"
+LINE = re.compile(r"^shiftbed plot (.*) -o ([\w-]+)\.svg$", re.M)
 IMAGENET = {
+    "start": "place=val:0.7613,imagenet-v2:0.6321",
+    "leaderboard": "view=leaderboard&shift=imagenet-r",
+    "glossary": "view=glossary",
     "findings": "view=findings",
     "scatter": "view=scatter&shift=imagenet-r&bars=yes"
     '&pins=["instagram-resnext101_32x16d","resnet50_augmix"]',
@@ -56,42 +66,73 @@ def take(browser: Any, path: Path, views: dict[str, str], folder: Path) -> None:
                 picture = Image.open(BytesIO(page.screenshot(full_page=True)))
                 picture = picture.crop((0, 0, width, min(picture.height, TALLEST)))
                 target = folder / f"{name}-{width}.png"
-                picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=128).save(
-                    target, optimize=True
-                )
-                print(f"wrote {target} ({target.stat().st_size // 1024} kB)")
+                shrink(picture, target)
             page.close()
         context.close()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", default="docs/images/report", type=Path)
-    parser.add_argument("--store", help="a prediction store for the charts that need one")
-    options = parser.parse_args()
+def digest() -> str:
+    """Of the sources that decide what the page looks like."""
+    found = hashlib.sha256()
+    for path in sorted((ROOT / "src" / "shiftbed" / "page" / "web").iterdir()):
+        found.update(path.name.encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def gallery(folder: Path) -> None:
+    """Every plot line of the gallery's page, as a picture of 110 dots an inch."""
+    from shiftbed.cli.main import app
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for options, name in LINE.findall((ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")):
+        target = folder / f"{name}.png"
+        words = ["plot", *shlex.split(options), "-o", str(target), "--dpi", "110"]
+        app(words, standalone_mode=False)
+        shrink(Image.open(target), target)
+
+
+def shrink(picture: Image.Image, target: Path) -> None:
+    few = picture.convert("RGB").convert("P", palette=Image.Palette.ADAPTIVE, colors=128)
+    few.save(target, optimize=True)
+    print(f"wrote {target} ({target.stat().st_size // 1024} kB)")
+
+
+def views(folder: Path, store: str | None) -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("needs Debian's package chromium")
     from playwright.sync_api import sync_playwright
 
-    options.folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as made, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         pages: list[tuple[Any, dict[str, str]]] = [
             (sb.published("imagenet-testbed-2020"), IMAGENET),
             (sb.published("robustnets-2022"), PROBES),
         ]
-        if options.store:
-            pages.append((options.store, STORE))
-        for number, (source, views) in enumerate(pages):
+        if store:
+            pages.append((store, STORE))
+        for number, (source, places) in enumerate(pages):
             path = Path(made) / f"{number}.html"
             report(source, path)
-            take(browser, path, views, options.folder)
+            take(browser, path, places, folder)
         browser.close()
-    total = sum(f.stat().st_size for f in options.folder.glob("*.png"))
+    total = sum(f.stat().st_size for f in folder.glob("*.png"))
     print(f"{total / 1e6:.2f} MB together")
-    if total > 2e6:
-        sys.exit("more than 2 MB")
+    if total > 2.5e6:
+        sys.exit("more than 2.5 MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", help="a prediction store for the charts that need one")
+    parser.add_argument("--only", choices=("report", "gallery"))
+    options = parser.parse_args()
+    if options.only != "report":
+        gallery(IMAGES / "gallery")
+    if options.only != "gallery":
+        views(IMAGES / "report", options.store)
+        (IMAGES / "sources.sha256").write_text(digest() + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Pages of the reference, made when the site is built: one per package, and one of all commands.
 
-Packages are read, not imported; only the command line is, which loads no deep-learning framework.
+Packages are read, not imported; only the command line and the report are, which load no
+deep-learning framework.
 A package that has ``__all__`` is documented by it, any other by its modules.
 """
 
@@ -52,7 +53,15 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Called by MkDocs: add the pages."""
     for name, text in _pages():
         files.append(File.generated(config, f"api/{name}.md", content=text))
+    files.append(File.generated(config, "report.html", content=_report()))
     return files
+
+
+def _report() -> str:
+    """The live report of the first page."""
+    import shiftbed
+
+    return shiftbed.report("imagenet-testbed-2020").page
 
 
 def _pages() -> Iterator[tuple[str, str]]:

@@ -139,7 +139,7 @@ def test_a_plane_needs_space() -> None:
         draw(chart, Figure().subplots())
     axes = figure_of(chart).axes[0]
     assert axes.name == "3d"
-    assert axes.get_xlabel() == "ImageNet 1k"
+    assert axes.get_xlabel() == "ImageNet"
     heights = np.concatenate([part._offsets3d[2] for part in axes.collections[1:]])  # type: ignore[attr-defined]
     np.testing.assert_allclose(np.sort(heights), np.sort(chart.axes[2].within(chart.y)))
 
@@ -154,3 +154,38 @@ def test_without_axes_pyplot_shows_it() -> None:
     axes = draw(CHARTS[0])
     assert axes.get_figure() is plt.gcf()
     plt.close()
+
+
+@pytest.mark.parametrize(("style", "width"), [("column", 3.35), ("columns", 6.9)])
+def test_a_figure_for_a_paper_fits_its_column(small: Testbed, style: str, width: float) -> None:
+    """As wide as the column, type of 6 to 9 points, no title, nothing beyond the edges."""
+    from matplotlib.text import Text
+
+    figure = figure_of(scatter(small, "s"), style=style)
+    assert figure.get_figwidth() == width
+    figure.canvas.draw()
+    texts = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
+    assert {6.0 <= t.get_fontsize() <= 9.0 for t in texts} == {True}
+    wide, high = figure.canvas.get_width_height()
+    for text in texts:
+        box = text.get_window_extent()
+        assert -1 <= box.x0 <= box.x1 <= wide + 1, text.get_text()
+        assert -1 <= box.y0 <= box.y1 <= high + 1, text.get_text()
+
+
+def test_text_in_an_svg_is_text(small: Testbed, tmp_path: Path) -> None:
+    save_static(scatter(small, "s"), tmp_path / "a.svg", style="column")
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert "<text" in text
+    assert ">y = x</text>" in text
+
+
+def test_many_panels_are_small_multiples_with_lines(small: Testbed) -> None:
+    one = scatter(small, "s", label=0)
+    figure = figure_of(Panels(title="t", panels=(one,) * 6, columns=3), style="columns")
+    panels = [a for a in figure.axes if a.get_title(loc="left")]
+    assert len(panels) == 6
+    for axes in panels:
+        assert len(axes.lines) >= 2  # y = x and the line
+        assert len(axes.get_xticks()) <= 4
+        assert axes.get_legend() is None

@@ -16,7 +16,7 @@ def luminance(colour: str) -> float:
 
 
 def test_the_page_has_the_same_colours_which_can_be_seen_on_both_papers() -> None:
-    script, css = ((WEB / name).read_text("utf-8") for name in ("plot.js", "style.css"))
+    script, css = ((WEB / name).read_text("utf-8") for name in ("looks.js", "style.css"))
     looks = styles([*KINDS, OWN])
     for kind, style in looks.items():
         assert style.colour in script, kind

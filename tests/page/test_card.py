@@ -56,7 +56,22 @@ def test_a_card_is_written_and_shown(imagenet, tmp_path):
     for name, text in (("a.md", "## Robustness of"), ("a.html", "<section>")):
         made = card("resnet50", imagenet, output=tmp_path / name, shifts=["imagenet-v2"])
         assert (tmp_path / name).read_text(encoding="utf-8").startswith(text)
+    assert "![ρ by shift, with intervals](a.svg)" in (tmp_path / "a.md").read_text(encoding="utf-8")
     assert made._repr_html_() == (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "Effective robustness ρ" in str(made)
     with pytest.raises(InputError, match=r"written to \.md or \.html, not '\.txt'"):
         card("resnet50", imagenet, output=tmp_path / "a.txt")
+
+
+def test_the_picture_shows_every_interval(imagenet, tmp_path):
+    """Its dots lie on their intervals, in the order of ρ, and it is well-formed."""
+    import xml.etree.ElementTree as Tree
+
+    made = card("resnet50_augmix", imagenet)
+    svg = Tree.fromstring(made.to_svg())
+    circles = [float(c.get("cx")) for c in svg.iter("{http://www.w3.org/2000/svg}circle")]
+    rows = made.frame.to_dicts()
+    assert len(circles) == len(rows) > 10
+    order = sorted(range(len(rows)), key=lambda i: rows[i]["effective"])
+    assert [circles[i] for i in order] == sorted(circles)
+    assert made.to_svg() in made.to_html()

@@ -92,7 +92,7 @@ class Modelled:
         at = (np.clip(ndtri(inner), -WIDEST, WIDEST) + WIDEST) / (2 * WIDEST) * (NODES - 1)
         node = np.minimum(at.astype(np.int64), NODES - 2)
         variance = binomial_variance(p, n)
-        spread = np.sqrt(np.where(np.isfinite(variance), variance, 0.0))
+        spread = np.sqrt(np.where(variance > 0, variance, 0.0))  # a metric may exceed 1
         return cls(spread=spread, node=node, part=at - node, errors=errors)
 
     def settings(self, columns: Sequence[int]) -> "Modelled":

@@ -57,7 +57,11 @@ def plot(
     xlim: str | None = Option(None, help="LOW,HIGH of the x axis, accuracies such as 0.5,0.9."),
     ylim: str | None = Option(None, help="LOW,HIGH of the y axis, likewise."),
     others: opt.Others = None,
-    style: str | None = Option(None, help="paper (default) or slides (larger type and lines)."),
+    style: str | None = Option(
+        None,
+        help="paper (default), column or columns (as wide as one or two columns of a paper, "
+        "without title), or slides (larger type and lines).",
+    ),
     dpi: int | None = Option(None, help="Resolution of a .png (default 300).", min=30, max=1200),
 ) -> None:
     """Draw a shift: models with error bars, the line with its band, y = x, outliers named.

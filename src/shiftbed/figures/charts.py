@@ -146,7 +146,7 @@ class Bars(Chart):
 class Panels(Chart):
     """Several charts in rows of ``columns``, each with a title of its own."""
 
-    panels: tuple[Heatmap | Curves | Dots | Bars, ...]
+    panels: tuple[Chart, ...]
     columns: int = 2
 
 

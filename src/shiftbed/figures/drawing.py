@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
+from shiftbed.display import middle
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures.charts import (
     Bars,
@@ -43,10 +44,13 @@ _STYLE = {
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "svg.hashsalt": "shiftbed",
+    "svg.fonttype": "none",  # text stays text
     "pdf.fonttype": 42,
 }
 STYLES: dict[str, dict[str, Any]] = {
     "paper": {},
+    "column": {"font.size": 7.0, "xtick.labelsize": 6.5, "ytick.labelsize": 6.5},
+    "columns": {"font.size": 7.5},
     "slides": {
         "font.size": 10.5,
         "axes.linewidth": 1.0,
@@ -56,13 +60,21 @@ STYLES: dict[str, dict[str, Any]] = {
         "lines.markersize": 7.0,
     },
 }
-"""What ``paper`` and ``slides`` change: type and lines that can be read from afar."""
+"""What each style changes. ``slides`` has type and lines that can be read from afar; ``column``
+and ``columns`` are as wide as one and two columns of a paper, with type of 6 to 9 points and no
+title or small print, for the paper has a caption."""
+WIDTHS = {"column": 3.35, "columns": 6.9}
+"""Inches, of the styles that have a width of their own."""
 _METADATA: dict[str, dict[str, Any]] = {
     ".png": {"Software": None},
     ".svg": {"Date": None, "Creator": "shiftbed"},
     ".pdf": {"CreationDate": None, "Creator": "shiftbed", "Producer": None},
 }
 _LEFT: dict[str, Any] = {"x": 0.01, "ha": "left", "parse_math": False}
+_LARGE = 4
+"""Of more panels than this each is a small multiple."""
+_TICKS = 4
+"""Ticks of a small multiple."""
 _ROOM = 40
 """Above so many rows or columns a heat map has no numbers in its cells and fewer names."""
 
@@ -88,13 +100,18 @@ def figure_of(chart: Chart, *, style: str = "paper") -> "Figure":
     with _styled(style):
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=_size(chart))
-        _fill(figure, chart)
+        wide, high = _size(chart)
+        if style in WIDTHS:
+            high *= (WIDTHS[style] / wide) ** 0.8
+            wide = WIDTHS[style]
+            high = min(high, 0.66 * wide) if isinstance(chart, Scatter) and wide > 5 else high
+        figure = Figure(figsize=(wide, high))
+        _fill(figure, chart, bare=style in WIDTHS)
     return figure
 
 
 def save_static(chart: Chart, path: str | Path, *, dpi: int = 300, style: str = "paper") -> None:
-    """Write the figure to a .png, .svg or .pdf file, in one of the ``STYLES``."""
+    """Write the figure to a .png, .svg or .pdf file, in one of the ``STYLES``; text is text."""
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{path}: expected a name ending in {', '.join(SUFFIXES)}")
@@ -115,20 +132,23 @@ def _styled(style: str) -> Iterator[None]:
         yield
 
 
-def _fill(figure: "Figure", chart: Chart) -> "Axes":
-    """The chart on an empty figure, its title and small print around it."""
+def _fill(figure: "Figure", chart: Chart, *, bare: bool = False) -> "Axes":
+    """The chart on an empty figure, its title and small print around it unless it is ``bare``."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     figure.set_layout_engine(ConstrainedLayoutEngine(rect=(0.0, 0.0, 0.985, 1.0)))
     axes = figure.add_subplot(projection="3d" if isinstance(chart, Plane) else None)
-    _draw(axes, chart, alone=True)
-    if isinstance(chart, JudgedChart):
+    _draw(axes, chart, alone=True, bare=bare)
+    if bare:
+        pass
+    elif isinstance(chart, JudgedChart):
         figure.suptitle(wrap(chart.title, 70), fontsize=11, fontweight="bold", **_LEFT)
     elif isinstance(chart, Panels):
         figure.suptitle(chart.title, fontsize=10, **_LEFT)
-    small = " ".join(filter(None, [chart.reading, *chart.notes, chart.citation]))
-    width = round(20.5 * figure.get_figwidth())
-    figure.supxlabel(wrap(small, width), fontsize=6, color=GREY, **_LEFT)
+    if not bare:
+        small = " ".join(filter(None, [chart.reading, *chart.notes, chart.citation]))
+        width = round(20.5 * figure.get_figwidth())
+        figure.supxlabel(wrap(small, width), fontsize=6, color=GREY, **_LEFT)
     if isinstance(chart, Scatter):
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -136,10 +156,12 @@ def _fill(figure: "Figure", chart: Chart) -> "Axes":
     return axes
 
 
-def _draw(axes: "Axes", chart: Chart, *, alone: bool) -> None:
+def _draw(axes: "Axes", chart: Chart, *, alone: bool, bare: bool = False) -> None:
     """The chart on axes, which are the only ones of our own figure if it is ``alone``."""
     titled: dict[str, Any] = {"loc": "left", "parse_math": False}
-    if isinstance(chart, JudgedChart):
+    if bare:
+        pass
+    elif isinstance(chart, JudgedChart):
         said = "\n".join(wrap(line, 95) for line in chart.equations)
         title = said if alone else f"{chart.title}\n{said}"
         axes.set_title(title, fontsize=7.5, color=GREY, **titled)
@@ -148,7 +170,7 @@ def _draw(axes: "Axes", chart: Chart, *, alone: bool) -> None:
     if isinstance(chart, Panels):
         _panels(axes, chart)
     elif isinstance(chart, Scatter):
-        draw_scatter(axes, chart, beside=alone)
+        draw_scatter(axes, chart, beside=alone and not bare)
         if not alone:
             axes.figure.draw_without_rendering()  # type: ignore[union-attr]
             write_names(axes, chart)
@@ -167,7 +189,33 @@ def _panels(axes: "Axes", chart: Panels) -> None:
     grid = place.subgridspec(-(-len(chart.panels) // wide), wide)
     axes.set_axis_off()
     for i, panel in enumerate(chart.panels):
-        _draw(axes.figure.add_subplot(grid[i // wide, i % wide]), panel, alone=False)
+        place_of = axes.figure.add_subplot(grid[i // wide, i % wide])
+        if len(chart.panels) > _LARGE:
+            _multiple(place_of, panel)
+        else:
+            _draw(place_of, panel, alone=False)
+
+
+def _multiple(axes: "Axes", panel: Chart) -> None:
+    """One of many small charts: its title, data, lines and a few ticks; the first says the rest."""
+    if isinstance(panel, Scatter):
+        draw_scatter(axes, panel, beside=None)
+    else:
+        _PLAIN[type(panel)](axes, panel)
+        legend = axes.get_legend()
+        if legend is not None:
+            legend.remove()
+    if isinstance(panel, Scatter):
+        axes.set_ylabel("")  # its title says what it is
+    axes.set_title(wrap(panel.title, 24), fontsize=6.5, loc="left", parse_math=False)
+    for axis in (axes.xaxis, axes.yaxis):
+        text = axis.get_label().get_text().partition(", top-1")[0]
+        axis.set_label_text(wrap(middle(text.replace("\n", " "), 44), 26), fontsize=6)
+        axis.set_tick_params(labelsize=6)
+        ticks, names = axis.get_majorticklocs(), [t.get_text() for t in axis.get_ticklabels()]
+        if isinstance(panel, Scatter) and len(ticks) > _TICKS:
+            every = -(-len(ticks) // _TICKS)
+            axis.set_ticks(ticks[::every], names[::every])
 
 
 def _size(chart: Chart) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""What groups of models look like; ``page/web/plot.js`` has the same for the page.
+"""What groups of models look like; ``page/web/looks.js`` has the same for the page.
 
 Colours are close to Okabe and Ito's, told apart with any colour vision, and have a contrast of 3 or
 more on white and on the page's dark paper; each group has a marker of its own besides, so that
@@ -71,9 +71,15 @@ def styles(groups: Sequence[str]) -> dict[str, Style]:
 def looks(names: Sequence[str]) -> list[Style]:
     """A style for each of any number of names; they repeat, with another marker each time.
 
+    Kinds of models have their own style, as everywhere.
+
     >>> [look.colour for look in looks("abcdefg")][::6]
     ['#0072B2', '#0072B2']
+    >>> looks(["more-data"]) == [styles(["more-data"])["more-data"]]
+    True
     """
+    if names and all(name in KINDS or name == OWN for name in names):
+        return list(styles(names).values())
     count = len(_CYCLE)
     return [
         Style(

@@ -18,8 +18,9 @@ GREY = "#555555"
 _CROSS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 
 
-def draw_scatter(axes: "Axes", scatter: Scatter, *, beside: bool) -> None:
-    """Everything but the names of models; the legend is put ``beside`` the axes, or into them."""
+def draw_scatter(axes: "Axes", scatter: Scatter, *, beside: bool | None) -> None:
+    """Everything but the names of models; the legend is put ``beside`` the axes, or into them, or
+    (None) left out."""
     x, y = scatter.x_axis, scatter.y_axis
     axes.set_xlim(x.low, x.high)
     axes.set_ylim(y.low, y.high)
@@ -30,8 +31,9 @@ def draw_scatter(axes: "Axes", scatter: Scatter, *, beside: bool) -> None:
     axes.grid(color="#E6E6E6", linewidth=0.5)
     axes.set_axisbelow(True)
     _trends(axes, scatter)
-    _points(axes, scatter)
-    _legend(axes, scatter, beside)
+    _points(axes, scatter, small=beside is None)
+    if beside is not None:
+        _legend(axes, scatter, beside)
 
 
 def draw_plane(axes: "Axes", plane: Plane) -> None:
@@ -70,7 +72,8 @@ def draw_plane(axes: "Axes", plane: Plane) -> None:
         ticks = axis.ticks[:: 1 + len(axis.ticks) // 7]
         getattr(space, f"set_{name}lim")(axis.low, axis.high)
         getattr(space, f"set_{name}ticks")(axis.at(ticks), [percent(tick) for tick in ticks])
-        getattr(space, f"set_{name}label")(axis.setting, parse_math=False)
+        title = axis.title.partition(", top-1")[0]
+        getattr(space, f"set_{name}label")(wrap(title, 24), parse_math=False)
     space.view_init(elev=18, azim=-125)
     legend = space.legend(loc="upper left", frameon=False, fontsize=7.0)
     for text in legend.get_texts():
@@ -94,13 +97,14 @@ def _trends(axes: "Axes", scatter: Scatter) -> None:
         axes.plot(at, solid, color=colour, linewidth=1.4, zorder=4)
 
 
-def _points(axes: "Axes", scatter: Scatter) -> None:
+def _points(axes: "Axes", scatter: Scatter, *, small: bool = False) -> None:
     """Models with thin bars; hollow if outside the fit, × on an edge, a star if highlighted."""
     x, y = scatter.x_axis, scatter.y_axis
     at, height = x.within(scatter.x), y.within(scatter.y)
     left, right = x.within(scatter.x_low), x.within(scatter.x_high)
     bottom, top = y.within(scatter.y_low), y.within(scatter.y_high)
     area, thin = (16.0, 0.5) if len(at) <= 400 else (9.0, 0.3)
+    area = 5.0 if small else area
     group = np.array(scatter.group, dtype=object)
     star, edge = scatter.highlighted, scatter.edge & ~scatter.highlighted
     for name, style in styles(scatter.groups).items():
@@ -118,11 +122,11 @@ def _points(axes: "Axes", scatter: Scatter) -> None:
             marker=style.marker,
             facecolors=[style.colour if fitted else "white" for fitted in scatter.fitted[plain]],
             edgecolors=style.colour,
-            linewidths=np.where(named, 1.4, 0.8).tolist(),
+            linewidths=np.where(named, 1.4, 0.5 if small else 0.8).tolist(),
             zorder=5,
         )
         special: Any = {"color": style.colour, "clip_on": False, "edgecolors": "black"}
-        for rows, marker, size in ((mine & edge, "X", 45.0), (mine & star, "*", 190.0)):
+        for rows, marker, size in ((mine & edge, "X", 3 * area), (mine & star, "*", 12 * area)):
             axes.scatter(
                 at[rows], height[rows], s=size, marker=marker, zorder=6, linewidths=0.7, **special
             )
@@ -159,11 +163,11 @@ def _legend(axes: "Axes", scatter: Scatter, beside: bool) -> None:
     legend = axes.legend(
         list(entries.values()),
         [shown(textwrap.fill(label, 32)) for label in entries],
-        loc="upper left" if beside else "best",
+        loc="upper left" if beside else "lower right",
         bbox_to_anchor=(1.01, 1.0) if beside else None,
         frameon=False,
-        fontsize=7.0,
-        labelspacing=0.8,
+        fontsize=7.0 if beside else 6.0,
+        labelspacing=0.8 if beside else 0.35,
         handlelength=1.6,
         handletextpad=0.6,
     )

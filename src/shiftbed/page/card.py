@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import polars as pl
@@ -19,6 +20,7 @@ from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
 from shiftbed.display import Cell, Result, Table, counted, interval, p_value, percent, points
 from shiftbed.errors import InputError
+from shiftbed.figures.palette import LINE
 from shiftbed.page.findings import findings
 from shiftbed.results.caveats import badges, caveat_notes, doubts
 from shiftbed.results.lines import interval_notes
@@ -27,6 +29,7 @@ from shiftbed.results.sources import Results, joined
 from shiftbed.store import PredictionStore
 from shiftbed.testbed.record import Testbed
 
+_STYLE = "font:15px/1.5 system-ui,sans-serif;max-width:56rem"
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
@@ -56,13 +59,18 @@ class Card(Result):
             "citations": list(self.citations),
         }
 
-    def to_markdown(self) -> str:
-        """A section of Markdown, tables in the common pipe form."""
+    def to_svg(self) -> str:
+        """ρ of every shift as a dot on its interval, with 0, the line, in the middle of them."""
+        return forest(self.frame.to_dicts())
+
+    def to_markdown(self, picture: str = "") -> str:
+        """A section of Markdown, tables in the common pipe form; ``picture`` is a file to show."""
 
         def cells(row: Sequence[str]) -> str:
             return "| " + " | ".join(_markdown(one) for one in row) + " |"
 
         parts = [f"## Robustness of {_markdown(self.model)}", "", _markdown(self.opening)]
+        parts += ["", f"![ρ by shift, with intervals]({quote(picture)})"] if picture else []
         for table in (self.accuracies, self.robustness):
             parts += ["", f"### {table.title}", "", cells(table.columns)]
             parts += ["|" + " --- |" * len(table.columns), *map(cells, table.rows)]
@@ -72,7 +80,7 @@ class Card(Result):
         return "\n".join(parts) + "\n"
 
     def to_html(self) -> str:
-        """A section element, without style or script."""
+        """A section element with its picture, without script or style sheet."""
 
         def listed(items: Sequence[str]) -> str:
             return "<ul>" + "".join(f"<li>{escape(one)}</li>" for one in items) + "</ul>"
@@ -83,13 +91,53 @@ class Card(Result):
         )
         caveats = f"<h3>Caveats</h3>{listed(self.caveats)}\n" if self.caveats else ""
         return (
-            f"<section>\n<h2>Robustness of {escape(self.model)}</h2>\n"
-            f"<p>{escape(self.opening)}</p>\n{tables}{caveats}"
-            f"<h3>Sources</h3>{listed(self.citations)}\n</section>\n"
+            f'<section>\n<div style="{_STYLE}">\n<h2>Robustness of {escape(self.model)}</h2>\n'
+            f"<p>{escape(self.opening)}</p>\n{self.to_svg()}\n{tables}{caveats}"
+            f"<h3>Sources</h3>{listed(self.citations)}\n</div>\n</section>\n"
         )
 
     def _repr_html_(self) -> str:
         return self.to_html()
+
+
+def forest(rows: Sequence[Mapping[str, Any]], wide: int = 640) -> str:
+    """A forest plot as SVG: a row per shift, its interval, ρ in points; out of line is filled."""
+    label, right, high = 0.36 * wide, 0.12 * wide, 24
+    ends = [v for r in rows for v in (r["effective"], r["low"], r["high"]) if v is not None]
+    low, top = min(0.0, *ends), max(0.0, *ends)
+    scale = (wide - label - right - 16) / ((top - low) or 1.0)
+
+    def at(value: float) -> str:
+        return f"{label + 8 + scale * (value - low):.1f}"
+
+    parts = [f'<line x1="{at(0)}" x2="{at(0)}" y1="4" y2="{high * len(rows) + 4}" stroke="#888"/>']
+    for i, row in enumerate(rows):
+        y, out = high * (i + 0.5) + 4, row["out_of_line"]
+        colour = LINE if out else "#555555"
+        parts.append(
+            f'<text x="{label}" y="{y + 4:.0f}" text-anchor="end">{escape(row["shift"])}</text>'
+        )
+        if row["low"] is not None and row["high"] is not None:
+            parts.append(
+                f'<line x1="{at(row["low"])}" x2="{at(row["high"])}" y1="{y}" y2="{y}" '
+                f'stroke="{colour}" stroke-width="2"/>'
+            )
+        parts.append(
+            f'<circle cx="{at(row["effective"])}" cy="{y}" r="4.5" stroke="{colour}" '
+            f'stroke-width="1.5" fill="{colour if out else "#ffffff"}"/>'
+        )
+        parts.append(
+            f'<text x="{wide - 4}" y="{y + 4:.0f}" text-anchor="end">{points(row["effective"])}'
+            "</text>"
+        )
+    tall = high * len(rows) + 28
+    caption = "effective robustness ρ in points; 0 is the line through the baseline models"
+    under = f'<text x="{wide - 4}" y="{tall - 6}" text-anchor="end" font-size="10">{caption}</text>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tall}" width="{wide}" '
+        'role="img" aria-label="Effective robustness by shift" font-family="sans-serif" '
+        f'font-size="12" fill="#333333">{"".join(parts)}{under}</svg>'
+    )
 
 
 def card(
@@ -105,7 +153,8 @@ def card(
 ) -> Card:
     """A section for a model card: accuracies, ρ with intervals, label policies, caveats.
 
-    ``output`` is a .md or .html file to write it to; ``others`` are as for ``rank``.
+    ``output`` is a .md (with its picture beside it, as .svg) or .html file to write it to;
+    ``others`` are as for ``rank``.
     """
     suffix = None if output is None else Path(output).suffix.lower()
     if suffix not in (None, ".md", ".html"):
@@ -133,7 +182,11 @@ def card(
         output=None if output is None else Path(output),
     )
     if output is not None:
-        text = made.to_markdown() if suffix == ".md" else made.to_html()
+        beside = Path(output).with_suffix(".svg")
+        text = made.to_markdown(beside.name) if suffix == ".md" else made.to_html()
+        if suffix == ".md":
+            with write_atomically(beside) as file:
+                file.write(made.to_svg().encode())
         with write_atomically(output) as file:
             file.write(text.encode())
     return made

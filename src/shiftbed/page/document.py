@@ -32,6 +32,7 @@ SCRIPTS = (
     "core.js",
     "statistics.js",
     "placing.js",
+    "looks.js",
     "plot.js",
     "scatter.js",
     "plane.js",
@@ -51,7 +52,7 @@ SCRIPTS = (
 def save(chart: Chart, path: str | Path, *, dpi: int = 300, style: str = "paper") -> None:
     """Write a chart to a file of the kind its name ends in; ``dpi`` is for .png.
 
-    ``style`` is ``paper`` or ``slides``, for everything but .html, which is interactive.
+    ``style`` is one of ``figures.STYLES``, for everything but .html, which is interactive.
     """
     if check_suffix(path) != ".html":
         figures.save_static(chart, path, dpi=dpi, style=style)

@@ -54,7 +54,8 @@ def plot(
     ``chart`` is one of ``shiftbed.results.plot.CHARTS``; two ID settings ``id`` and an ``ood``
     one make a plane. Drawn onto ``ax``, or a figure of pyplot's, the axes are returned; with
     ``output``, a .png (``dpi``, 300), .svg, .pdf or interactive .html file, its path. ``style`` is
-    ``paper`` or ``slides``. ``highlight`` names models to mark, ``label`` says how many of those
+    ``paper``, ``column`` or ``columns`` (as wide as one or two of a paper's) or ``slides``.
+    ``highlight`` names models to mark, ``label`` says how many of those
     out of line are named, ``level`` is that of error bars; ``scale`` to ``by`` choose the fit as
     for ``fit``. ``only`` and ``models`` narrow which models are drawn (by column or by name),
     ``run`` which runs of trajectories, ``xlim`` and ``ylim`` between which accuracies; none of them

@@ -299,6 +299,28 @@ def _reliability(source: Source, shift: Shift | None) -> Chart:
     return Panels(title="Reliability", panels=panels)
 
 
+def _multiples(source: Source) -> Chart:
+    """The scatter of every shift with its line, small; pairs by their pattern where none is."""
+    bed, panels = source.testbed, []
+    single = [s for s in bed.shifts if len(s.source) == 1]
+    for shift in [s for s in single if s.kind in NATURAL] or single:
+        try:
+            made, r2 = scatter(bed, shift, label=0), source.line(shift).r2
+        except InputError:
+            continue
+        panels.append(replace(made, title=f"{bed.title_of(shift.target)}, R² {r2:.2f}"))
+    title = f"{source.name}: OOD over ID accuracy"
+    if not panels:
+        return replace(source.patterns.chart(), title=title)
+    return Panels(
+        title=title,
+        panels=tuple(panels),
+        columns=min(4, len(panels)),
+        reading="Logit axes; the line goes through the baseline models (filled); dashed: y = x.",
+        citation=bed.citation,
+    )
+
+
 CHARTS: dict[str, _Maker] = {
     "scatter": _Maker(
         title="Scatter",
@@ -334,9 +356,7 @@ CHARTS: dict[str, _Maker] = {
     ),
     "multiples": _Maker(
         title="All shifts",
-        make=lambda source, _: replace(
-            source.patterns.chart(), title=f"{source.name}: OOD over ID accuracy"
-        ),
+        make=lambda source, _: _multiples(source),
         in_page=False,
     ),
     "trajectories": _Maker(

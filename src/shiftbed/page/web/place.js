@@ -192,7 +192,7 @@ function placedCard(one, several) {
       `; ${percent(one.y)} where the line predicts ${percent(one.predicted)}; p = ${short(one.p)}, q = ${short(one.q)}.`,
     ),
     one.caveats.length ? make("ul", { class: "caveats small" }, one.caveats.map((text) => make("li", {}, text))) : null,
-    make("p", { class: "small command" }, make("code", {}, `shiftbed place --id ${id(line.source)}=${shellNumber(one, 0)} --ood ${id(line.target)}=${shellNumber(one, 1)}`)),
+    make("p", { class: "small command" }, make("code", {}, `shiftbed place --id ${id(line.source)}=${shellNumber(one, 0)} --ood ${line.shift}=${shellNumber(one, 1)}`)),
   );
 }
 
