@@ -10,6 +10,7 @@ again continues. ``--only-tables`` trains nothing.
 import argparse
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,6 +22,7 @@ from shiftbed.display import Result
 from shiftbed.page.report import report
 from shiftbed.results.effects import effects
 from shiftbed.results.factors import factors
+from shiftbed.results.pairs import open_pairs
 from shiftbed.results.patterns import patterns
 from shiftbed.results.predictiveness import predictiveness
 
@@ -40,20 +42,20 @@ def data_folder(given: Path | None) -> Path | None:
 
 def show(store: str, *, seed: int = 0, bootstrap: int = 1000) -> None:
     """All tables of a store, by the package's own functions, then the findings."""
-    given = {"seed": seed, "bootstrap": bootstrap}
-    few = {"seed": seed, "bootstrap": min(bootstrap, 200)}
+    given: dict[str, Any] = {"seed": seed, "bootstrap": bootstrap}
+    few = given | {"bootstrap": min(bootstrap, 200)}
     names = [f"{place}:{one}" for place in ("id", "corrupted", "ood") for one in METRICS]
+    pairs = open_pairs(store)  # read once for all
     found: list[Result] = [
-        predictiveness(store, **given),
-        predictiveness(store, show="transfer", **given),
-        patterns(store, classes=7, **few),
-        factors(store, metric=names, factors=4, **few),
-        effects(store, show="architectures", select="id-validation"),
-        effects(store, show="difficulty", **given),
+        predictiveness(pairs, **given),
+        patterns(pairs, classes=7, **few),
+        factors(pairs, metric=names, factors=4, **few),
+        effects(pairs, show="architectures", select="id-validation"),
+        effects(pairs, show="difficulty", **few),
     ]
     for one in found:
-        print(one)
-    rows = [(one.verdict, one.claim, one.evidence, one.n) for one in findings(store, **given)]
+        print(one, flush=True)
+    rows = [(one.verdict, one.claim, one.evidence, one.n) for one in findings(pairs, **given)]
     table("wenzel2022 on PACS", ("verdict", "claim", "evidence", "networks"), rows, left=4)
 
 

@@ -1,8 +1,8 @@
-"""The study's networks as three recipes into one store; a profile says how many.
+"""The study's networks as four recipes into one store; a profile says how many.
 
 ``heads`` are linear heads on frozen backbones, ``whole`` are networks fine-tuned whole and trained
 from nothing, ``attacked`` are some of the heads once more, under attack: a run that is finished is
-only evaluated where it was not yet.
+only evaluated where it was not yet. ``large`` are heads on a larger backbone, without augmentation.
 """
 
 from dataclasses import dataclass, replace
@@ -18,6 +18,10 @@ class Profile:
     size: int
     """Pixels a side."""
     backbones: tuple[str, ...]
+    large: str | None
+    """A backbone that takes part without augmentation only."""
+    more_seeds: tuple[int, ...]
+    """Of the first backbone."""
     lr: tuple[float, ...]
     seeds: int
     shots: tuple[int, ...]
@@ -37,7 +41,9 @@ class Profile:
 
 FULL = Profile(
     size=64,
-    backbones=("lite0", "lite1", "lite2", "resnet50"),
+    backbones=("lite0", "lite1", "lite2"),
+    large="resnet50",
+    more_seeds=(2,),
     lr=(5e-4, 5e-3),
     seeds=2,
     shots=(10, 100),
@@ -45,13 +51,15 @@ FULL = Profile(
     steps=100,
     corruptions=("gaussian_noise:3", "motion_blur:3"),
     whole_steps=10,
-    scratch_steps=60,
+    scratch_steps=40,
     attack_share=0.02,
 )
-QUICK = replace(FULL, backbones=("lite0", "lite2"), seeds=3, whole_steps=4, scratch_steps=30)
+QUICK = replace(FULL, backbones=("lite0", "lite2"), large=None, more_seeds=(2, 3, 4))
 TINY = Profile(
     size=16,
     backbones=("tiny",),
+    large=None,
+    more_seeds=(2,),
     lr=(1e-2, 1e-1),
     seeds=2,
     shots=(2, 4),
@@ -94,6 +102,34 @@ checkpoints = {{keep = "head"}}
 seed = {seeds}
 """
 
+_SEEDS = """
+[[grid]]
+name = "more-seeds"
+model = "python:examples.pacs.nets:{first}()"
+start = "pretrained"
+data = {{name = "pacs/*", shots = {shots}}}
+tune = "head"
+optimiser = {{name = "Adam", lr = {lr}}}
+steps = {steps}
+augmentation = {augmentations}
+views = 1
+checkpoints = {{keep = "head"}}
+seed = {more_seeds}
+"""
+
+_LARGE = """
+[[grid]]
+name = "large"
+model = "python:examples.pacs.nets:{large}()"
+start = "pretrained"
+data = {{name = "pacs/*", shots = {shots}}}
+tune = "head"
+optimiser = {{name = "Adam", lr = {lr}}}
+steps = {steps}
+checkpoints = {{keep = "head"}}
+seed = {seeds}
+"""
+
 _WHOLE = """
 [[grid]]
 name = "whole"
@@ -113,7 +149,6 @@ model = "nets:resnet8?size=32"
 data = "pacs/*"
 optimiser = {{name = "Adam", lr = 3e-3}}
 steps = {scratch_steps}
-augmentation = ["none", "crop-flip"]
 checkpoints = {{keep = "last"}}
 """
 
@@ -150,8 +185,9 @@ def texts(profile: Profile, data: Path) -> dict[str, str]:
     corrupted = f"{head}corruptions = {listed(profile.corruptions)}\n"
     attacks = f"attacks = {listed(profile.attacks)}\nattack_share = {profile.attack_share}\n"
     attacks += f"attack_options = {{steps = {profile.attack_steps}}}\n"
-    return {
-        "heads": corrupted + _HEADS.format(**given),
+    found = {
+        "heads": corrupted + _HEADS.format(**given) + _SEEDS.format(**given),
         "whole": corrupted.replace(f'"{profile.backend}"', '"torch"') + _WHOLE.format(**given),
         "attacked": head + attacks + _ATTACKED.format(**given),
     }
+    return found | ({} if profile.large is None else {"large": corrupted + _LARGE.format(**given)})
