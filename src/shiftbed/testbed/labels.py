@@ -47,12 +47,12 @@ def _label(row: Mapping[str, Any]) -> str:
         return None if value is None or value == usual else value
 
     data = " ".join(filter(None, [_data(given("training_data")), _size(given("data_size"))]))
+    if given("mix") is not None:
+        data = _mix(str(row["mix"])) or f"{data} mix {row['mix']}"
     parts = [made["architecture"], data, given("augmentation"), given("objective", "cross-entropy")]
     if given("pruning"):
         sparse = row.get("sparsity")
         parts.append(str(row["pruning"]) + (f" {100 * sparse:.0f} %" if sparse is not None else ""))
-    if given("mix") is not None:
-        parts.append(f"mix {row['mix']}")
     if given("alpha") is not None:
         parts.append(f"α {row['alpha']:g}")
     if given("seed") is not None:
@@ -64,6 +64,17 @@ def _label(row: Mapping[str, Any]) -> str:
 
 def _data(name: str | None) -> str:
     return "" if name is None else " + ".join(title(one) for one in name.split("+"))
+
+
+def _mix(shares: str) -> str:
+    """
+    >>> _mix("mnist=0.1+digits=0.9")
+    'MNIST 10 % + digits 90 %'
+    """
+    found = [re.fullmatch(r"(.+)=([\d.]+)", one) for one in shares.split("+")]
+    if not all(found):
+        return ""
+    return " + ".join(f"{title(one[1])} {100 * float(one[2]):g} %" for one in found if one)
 
 
 def _size(size: str | None) -> str:

@@ -118,8 +118,8 @@ function boardSentence(shift) {
   const main = shift.reason
     ? [`The line of ${shiftTitle(shift)} is not `, term("trust", "trusted"), ` (${shift.reason}): ranks here say little.`]
     : all
-      ? [`${count(above)} more robust on ${shiftTitle(shift)} than the accuracy on ${titleOf(shift.source[0])} predicts (`, term("out", "out of line"), ` above the `, term("line", "line"), `), ${below} less${all > out.length ? `, ${all - out.length} for a known artefact` : ""}; of ${judgedCount(shift)} judged.`]
-      : [`No model of ${judgedCount(shift)} is robust on ${shiftTitle(shift)} beyond what its accuracy on ${titleOf(shift.source[0])} predicts: none is `, term("out", "out of line"), ". The highest ", term("rho", "ρ"), " come first."];
+      ? [`${count(above)} more robust on ${titleOf(shift.target)} than the accuracy on ${titleOf(shift.source[0])} predicts (`, term("out", "out of line"), ` above the `, term("line", "line"), `), ${below} less${all > out.length ? `, ${all - out.length} for a known artefact` : ""}; of ${judgedCount(shift)} judged.`]
+      : [`No model of ${judgedCount(shift)} is robust on ${titleOf(shift.target)} beyond what its accuracy on ${titleOf(shift.source[0])} predicts: none is `, term("out", "out of line"), ". The highest ", term("rho", "ρ"), " come first."];
   return make("p", { class: "finding", id: "board-sentence" }, main, " ", make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name, place: state.place }) }, "See them on the chart"));
 }
 

@@ -11,7 +11,11 @@ const fairlyOut = (shift) =>
     : outOf(shift)
         .filter((i) => !shift.robustness.artefact[i])
         .sort((a, b) => Math.abs(shift.robustness.effective[b]) - Math.abs(shift.robustness.effective[a]));
-const shiftTitle = (shift) => titleOf(shift.target);
+/** A shift by its OOD set, and by its ID set too where several shifts have that OOD set. */
+const shiftTitle = (shift) => {
+  const alone = DATA.shifts.filter((s) => s.robustness && titleOf(s.target) === titleOf(shift.target)).length < 2;
+  return alone ? titleOf(shift.target) : `${titleOf(shift.target)} over ${titleOf(shift.source[0])}`;
+};
 
 /** The shift of the first scatter: chosen, placed on, or the first that shows most. */
 function leadShift(placed) {
@@ -164,19 +168,27 @@ function drawGap(c, plot, at, up, fit, x, y, rho) {
 
 const lineFor = (fit, x) => fit.lines.findLast((l) => x >= l.low) ?? fit.lines[0];
 
-/** The line's name, along it. */
+/** The line's name, along it, where it is inside of the frame with some room below. */
 function nameLine(c, plot, fit, n) {
-  const at = plot.x.low + 0.3 * (plot.x.high - plot.x.low);
-  const line = lineFor(fit, SCALES.logit.inverse(at));
-  const step = 0.02 * (plot.x.high - plot.x.low);
-  const [a, b] = [at, at + step].map((z) => [plot.px(z), plot.py(line.predictZ([z]))]);
-  if (a[1] < plot.top || a[1] > plot.top + plot.high) return;
-  c.save();
-  c.translate(a[0], a[1]);
-  c.rotate(Math.atan2(b[1] - a[1], b[0] - a[0]));
-  c.textBaseline = "top";
-  halo(c, `the line: what ${n} baseline models do`, 0, 12, "center", lineColour());
-  c.restore();
+  const text = `the line: what ${n} baseline models do`;
+  const half = c.measureText(text).width / 2;
+  for (const share of [0.3, 0.4, 0.5, 0.6, 0.7]) {
+    const at = plot.x.low + share * (plot.x.high - plot.x.low);
+    const line = lineFor(fit, SCALES.logit.inverse(at));
+    const step = 0.02 * (plot.x.high - plot.x.low);
+    const [a, b] = [at, at + step].map((z) => [plot.px(z), plot.py(line.predictZ([z]))]);
+    const angle = Math.atan2(b[1] - a[1], b[0] - a[0]);
+    const ends = [-1, 1].map((side) => [a[0] + side * half * Math.cos(angle), a[1] + side * half * Math.sin(angle)]);
+    const inside = ([x, y]) => x > plot.left && x < plot.left + plot.wide && y > plot.top && y < plot.top + plot.high - 30;
+    if (!ends.every(inside)) continue;
+    c.save();
+    c.translate(a[0], a[1]);
+    c.rotate(angle);
+    c.textBaseline = "top";
+    halo(c, text, 0, 12, "center", lineColour());
+    c.restore();
+    return;
+  }
 }
 
 // --- cards ----------------------------------------------------------------------------------------
@@ -200,7 +212,7 @@ function cards() {
           "a",
           { class: "card", href: address({ ...DEFAULTS, view: "leaderboard", shift: shift.name, place: state.place }), "data-card": shift.name },
           thumb,
-          make("strong", {}, shiftTitle(shift)),
+          make("strong", {}, titleOf(shift.target)),
           make("span", { class: "small" }, `over ${titleOf(shift.source[0])}`),
           make("span", { class: "small" }, `R² ${r2Text(shift.line.r2)} · ${judgedCount(shift)} models`),
           make("span", { class: shift.reason ? "warning small" : "small" }, shift.reason ? `line not trusted: ${shift.reason}` : "line trusted"),
