@@ -36,10 +36,11 @@ BASICS = ("display", "records", "scales", "labels", "errors", "atomic")
 ALSO = {
     "page": ("card", "plot", "report", "serve"),
     "papers": ("taori2020", "andreassen2021", "shi2023", "fridovich2022", "wenzel2022"),
-    "store": ("relabel", "probes"),
+    "store": ("relabel", "probes", "twin"),
+    "testbed": ("averages",),
     "training": (
         *("train", "objective", "select", "augment", "prune", "weights", "weight_space"),
-        *("difficulty", "linear_probe"),
+        *("difficulty", "linear_probe", "contrastive"),
     ),
 }
 """Modules beyond what a package's own ``__all__`` names."""
