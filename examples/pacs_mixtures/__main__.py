@@ -2,7 +2,7 @@
 
     python -m examples.pacs_mixtures PACS [FOLDER] [--figures FOLDER]
 
-PACS is the authors' folder (photo/dog/…). 72 models are trained on photo, on art painting or on
+PACS is the authors' folder (photo/dog/…). 66 models are trained on photo, on art painting or on
 mixes of both, supervised and image–text, at several sizes, from nothing and as heads on ImageNet
 features; cartoon and sketch are OOD. Prints fits, groups, ranks and whether the paper's finding
 holds. What is there already is used again.
