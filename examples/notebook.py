@@ -32,7 +32,7 @@ narrow = dict(found.frame.filter(model="width-8").select("setting", "value").row
 bed = sb.published("imagenet-testbed-2020")  # digits on its line: only to show how it is done
 placed = sb.place(bed, {"val": narrow["val"]}, {"imagenet-v2": narrow["new"]})
 print(placed, sb.compare("resnet50", "resnet50_augmix", bed, shift="imagenet-v2"), sep="\n")
-print(sb.probe(nets[0], val, probes=["jacobian"], pairs=50))
+print(sb.probe(nets[0], val, probes=["jacobian"], pairs=50, normalisation="model"))
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5))
 placed.plot(ax=left)
 sb.plot(bed, "objectnet", ax=right)

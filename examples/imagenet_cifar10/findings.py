@@ -83,11 +83,22 @@ def _table(found: Trajectories) -> Rows:
     ):  # fmt: skip
         what = f"{name} keeps no more ρ at the end than a new head"
         add(what, of(kind, "final"), of(head, "final"), sign=0)
-    add("zero-shot (mapped head before training) has ρ above 0", of("head-mapped", "start"))
+    rows.append(_zero_shot(runs.get("head-mapped")))
     for other in ("head-lite1", "head-lite2"):
         if other in runs:
             add(f"{other} peaks above {head}", of(other, "peak"), of(head, "peak"))
     return rows
+
+
+def _zero_shot(rows: pl.DataFrame | None) -> dict[str, Any]:
+    """The mapped head before training: one model whatever the seed; its interval is of images."""
+    what = "zero-shot (mapped head before training) has ρ above 0 (interval over images)"
+    found: dict[str, Any] = {"finding": what, "n": [1], "value": None, "low": None, "high": None}
+    if rows is None:
+        return found | {"verdict": "not run"}
+    value, low, high = (100 * float(rows[f"start_{key}"][0]) for key in ("rho", "low", "high"))
+    said = "holds" if low > 0 else "does not hold" if high < 0 else "inconclusive"
+    return found | {"value": value, "low": low, "high": high, "verdict": said}
 
 
 def verdict(

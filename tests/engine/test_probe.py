@@ -90,7 +90,7 @@ def test_two_weights_files_are_two_models_in_one_store(here, tmp_path):
         files.append(tmp_path / f"weights{at}.pt")
         torch.save(state, files[at])
         values[at] = float((state["1.weight"] ** 2).sum() ** 0.5)  # J of a linear model
-    asked = {"probes": ["jacobian", "phase"], "pairs": 25}
+    asked = {"probes": ["jacobian", "phase"], "pairs": 25, "normalisation": "model"}
     store = PredictionStore(tmp_path / "store")
     found = [probe(NET, "val.npz", weights=file, store=store, **asked) for file in files]
     for at, one in enumerate(found):
