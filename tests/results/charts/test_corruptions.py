@@ -1,11 +1,14 @@
 """The transfer grid as a heat map."""
 
+import json
+
 import numpy as np
 import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.page import save
+from shiftbed.page.document import data_of
 from shiftbed.results.charts.corruptions import transfer_heatmap
 
 
@@ -55,5 +58,6 @@ def test_it_is_drawn(grid, tmp_path, suffix):
     path = tmp_path / f"grid.{suffix}"
     save(transfer_heatmap(grid), path)
     text = path.read_text(encoding="utf-8")
+    text = json.dumps(data_of(text)) if suffix == "html" else text
     assert "gaussian_noise" in text
     assert "trained on" in text
