@@ -173,6 +173,8 @@ class JudgedChart(Chart):
     """Models against what was fitted through some of them; arrays follow ``models``."""
 
     models: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    """What to call the models; their own names if empty."""
     grouping: str
     """The column that groups come from."""
     group: tuple[str, ...]

@@ -67,7 +67,9 @@ def draw_plane(axes: "Axes", plane: Plane) -> None:
             )
         space.plot([], [], [], style.marker, color=style.colour, label=shown(f"{style.label}"))
     for i in np.flatnonzero(plane.labelled):
-        space.text(*at[i], f"  {shorten(plane.models[i])}", fontsize=6, parse_math=False)
+        space.text(
+            *at[i], f"  {shorten((plane.names or plane.models)[i])}", fontsize=6, parse_math=False
+        )
     for name, axis in zip("xyz", plane.axes, strict=True):
         ticks = axis.ticks[:: 1 + len(axis.ticks) // 7]
         getattr(space, f"set_{name}lim")(axis.low, axis.high)
@@ -187,7 +189,8 @@ def write_names(axes: "Axes", scatter: Scatter) -> None:
     x, y = scatter.x_axis, scatter.y_axis
     points = np.column_stack([x.within(scatter.x), y.within(scatter.y)])
     along = [np.column_stack([x.at(t.x), y.at(t.predicted)])[::4] for t in scatter.trends]
-    names = [shorten(scatter.models[i]) for i in rows]
+    called = scatter.names or scatter.models
+    names = [shorten(called[i]) for i in rows]
     look: Any = {"fontsize": 6.0, "parse_math": False, "ha": "center", "va": "center"}
     look |= {"linespacing": 1.0, "multialignment": "left"}
     sizes = []

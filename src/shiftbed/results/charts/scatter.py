@@ -26,6 +26,7 @@ from shiftbed.records import Shift
 from shiftbed.results.caveats import line_caveats
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.scales import scale as find_scale
+from shiftbed.testbed.labels import labels
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import Choice
 
@@ -234,6 +235,7 @@ def _fit(
     ]
     fields = {
         "models": tuple(names[shown]),
+        "names": tuple(np.array(labels(testbed.models), dtype=object)[shown]),
         "grouping": colour or "kind",
         "group": group,
         "groups": groups,
