@@ -5,7 +5,7 @@ by Wilcoxon's signed-rank test, its effect size, and the median's interval.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,8 +25,7 @@ UNITS = ("task", "id-set", "network")
 or a network on an ID set."""
 DERIVED: tuple[str, ...] = ("parent", "model_kind", "run", "step", "epoch", "final", "grid")
 DERIVED += ("stage", "setup", "in_fit_set", "loss", "n_train", "parameters", "training_data")
-"""Recipe columns that follow from others, or are measured: networks need not agree in them to be
-compared. (Networks of one ID set are trained on its data.)"""
+"""Recipe columns that follow from others or are measured: compared networks may differ in them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,9 +152,7 @@ def _check_values(pairs: Sequence[PairTable], column: str, wanted: Iterable[str]
 
 def matched_columns(pair: PairTable, column: str, match: Sequence[str] | None = None) -> list[str]:
     """The recipe columns in which compared networks agree."""
-    if match is not None:
-        return list(match)
-    return [name for name in pair.info if name not in (column, *DERIVED)]
+    return [n for n in pair.info if n not in (column, *DERIVED)] if match is None else list(match)
 
 
 def _cells(
@@ -295,9 +292,9 @@ def gap_of(
         own = 1.0 - means[:, 1] / means[:, 0]
     own = own[np.isfinite(own)]
     deviation = float(own.std(ddof=1)) if len(own) > 1 else NAN
-    ends = {"low": float(mean.low[0]), "high": float(mean.high[0])}
-    note = "" if mean.spread[0] else f"no interval: every {unit} has the same"
-    return Gap(better=better, worse=worse, gap=gap, deviation=deviation, n=n, note=note, **ends)
+    low, high = float(mean.low[0]), float(mean.high[0])
+    found = Gap(better=better, worse=worse, gap=gap, low=low, high=high, deviation=deviation, n=n)
+    return found if mean.spread[0] else replace(found, note=f"no interval: every {unit} is alike")
 
 
 @dataclass(frozen=True, kw_only=True)
