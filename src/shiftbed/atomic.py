@@ -1,41 +1,139 @@
 """Files that are either the old one or the whole new one, whenever the writer is killed."""
 
+import errno
 import os
-import tempfile
+import re
+import secrets
+import socket
+import stat
+import time
 from pathlib import Path
 from typing import BinaryIO
 
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, WriteError
 
 _MASK = os.umask(0)  # can only be read by setting it; once, before there are threads
 os.umask(_MASK)
 _MODE = 0o666 & ~_MASK
+_HOST = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:32] or "host"
+_OLD = 24 * 3600.0
+"""Seconds after which a temporary file of another machine's writer is taken for abandoned."""
+_DISK = {errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.ESTALE}
+_swept: set[Path] = set()
+"""Folders that were looked through for abandoned temporary files by this process."""
 
 
 class write_atomically:
-    """A binary file that appears at ``path`` only once it is complete and on disk."""
+    """A binary file that appears at ``path`` only once it is complete and on disk.
+
+    It is written beside its place as ``.NAME.HOST-PID-RANDOM.part``, synced and renamed, then its
+    folder is synced. A symbolic link is followed; what is there and no regular file is refused. The
+    temporary file goes with any failure, and those of writers that are dead (of other machines:
+    a day old) go when their folder is next written to.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     def __enter__(self) -> BinaryIO:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, self.temporary = tempfile.mkstemp(
-                dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part"
-            )
-        except OSError as error:
-            raise InputError(f"cannot write {self.path}: {error.strerror}") from None
-        self.file: BinaryIO = os.fdopen(handle, "wb")
+            target = self.path.resolve()
+            if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+                raise InputError(f"cannot write {self.path}: it is there and no regular file")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _sweep(target.parent)
+            name = f".{target.name[:180]}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.part"
+            self.target, self.temporary = target, target.parent / name
+            self.file: BinaryIO = open(self.temporary, "xb")
+        except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+            raise _failed(self.path, error) from None
         return self.file
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.file.flush()
-            os.fsync(self.file.fileno())
-        self.file.close()
-        if kind is None:
-            os.chmod(self.temporary, _MODE)
-            os.replace(self.temporary, self.path)
-        else:
-            os.unlink(self.temporary)
+    def __exit__(self, kind: type[BaseException] | None, *problem: object) -> None:
+        try:
+            if kind is None:
+                self.file.flush()
+                os.fsync(self.file.fileno())
+            self.file.close()
+            if kind is None:
+                _set_mode(self.temporary)
+                os.replace(self.temporary, self.target)
+                _sync_folder(self.target.parent)
+        except OSError as error:
+            raise _failed(self.path, error) from None
+        finally:
+            _close(self.file)
+            self.temporary.unlink(missing_ok=True)
+        if isinstance(problem[0], OSError) and problem[0].errno in _DISK:
+            raise _failed(self.path, problem[0]) from None
+
+
+def abandoned(folder: Path, old: float = _OLD) -> list[Path]:
+    """Temporary files in a folder whose writers are dead, or unknown and ``old`` seconds old."""
+    try:
+        names = [name for name in os.listdir(folder) if name.endswith(".part")]
+    except OSError:
+        return []
+    found = [folder / name for name in names if name.startswith(".")]
+    return [path for path in found if _is_dead(path, old)]
+
+
+def _is_dead(path: Path, old: float) -> bool:
+    writer = re.search(r"\.([A-Za-z0-9]+)-(\d+)-[0-9a-f]{8}\.part$", path.name)
+    if writer is not None and writer[1] == _HOST:
+        try:
+            os.kill(int(writer[2]), 0)
+        except (ProcessLookupError, OverflowError):
+            return True
+        except PermissionError:
+            return False
+        return False
+    try:
+        return time.time() - path.stat().st_mtime >= old
+    except OSError:
+        return False
+
+
+def _sweep(folder: Path) -> None:
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    for path in abandoned(folder):
+        path.unlink(missing_ok=True)
+
+
+def _failed(path: Path, error: Exception) -> InputError | WriteError:
+    """A place that cannot be written to is the user's; a disk that is full or broken is not."""
+    reason = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, InputError):
+        return error
+    bad = (PermissionError, IsADirectoryError, NotADirectoryError, FileNotFoundError, RuntimeError)
+    kind = InputError if isinstance(error, bad) else WriteError
+    return kind(f"cannot write {path}: {reason}")
+
+
+def _set_mode(path: Path) -> None:
+    try:
+        os.chmod(path, _MODE)
+    except OSError:  # some file systems have no modes
+        return
+
+
+def _sync_folder(folder: Path) -> None:
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:  # not every file system can
+        return
+    finally:
+        os.close(handle)
+
+
+def _close(file: BinaryIO) -> None:
+    try:
+        file.close()
+    except OSError:
+        return

@@ -27,6 +27,14 @@ class InputError(ValueError):
     """
 
 
+class WriteError(OSError):
+    """A file could not be written though its place is good: a full or failing disk, a quota.
+
+    Nothing is half-written; the command line prints the message and exits with code 1, and the
+    same command continues when there is space.
+    """
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> InputError:
     """An error for a name that is not among the known ones, with the closest of them.
 

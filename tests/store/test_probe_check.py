@@ -25,7 +25,7 @@ def store(tmp_path):
 
 def test_a_whole_probe_has_no_problem(store):
     assert verify(store) == []
-    assert collect_garbage(store) == []
+    assert collect_garbage(store, minimum_age=0) == []
 
 
 def test_a_damaged_part_is_found_and_removed_so_that_it_is_measured_again(store):
@@ -36,7 +36,7 @@ def test_a_damaged_part_is_found_and_removed_so_that_it_is_measured_again(store)
     assert problem.where == "phase probe of m on val, paths 10–19"
     with pytest.raises(InputError, match="cannot be read"):
         read_probe(store, *KEY)
-    assert collect_garbage(store) == [name]
+    assert collect_garbage(store, minimum_age=0) == [name]
     assert [(p.kind, p.what) for p in verify(store)] == [("missing", "paths 10–19")]
 
 
@@ -63,7 +63,7 @@ def test_a_damaged_record_and_parts_of_no_record(store):
         ("damaged", "probes/model=m/setting=val/probe=amplitude.json"),
         ("orphan", orphan),
     }
-    assert collect_garbage(store) == [orphan]
+    assert collect_garbage(store, minimum_age=0) == [orphan]
 
 
 def test_the_command_says_so(store, capsys):

@@ -109,7 +109,7 @@ class TestEveryPlace:
         store.files.write(name, store.files.read(name)[:-20])
         store.files.write("predictions/model=x/setting=val/part-0-1.parquet", b"")
         assert {p.kind for p in verify(store)} == {"damaged", "orphan"}
-        assert len(collect_garbage(store)) == 2
+        assert len(collect_garbage(store, minimum_age=0)) == 2
         assert {p.kind for p in verify(store)} == {"missing"}
 
     def test_unknown_settings(self, store):
@@ -154,7 +154,7 @@ def test_a_killed_writer_leaves_whole_parts_and_leftovers_are_found(tmp_path):
     fill(store)
     (tmp_path / "store" / "predictions" / ".abc.part").write_bytes(b"half")
     assert [p.kind for p in verify(store)] == ["leftover"]
-    collect_garbage(store)
+    collect_garbage(store, minimum_age=0)
     assert verify(store) == []
 
 

@@ -132,20 +132,44 @@ def captions(
 
 
 @store.command()
-def verify(store: opt.Store, json: opt.AsJson = False) -> None:
+def verify(
+    store: opt.Store,
+    seal: bool = Option(False, "--seal", help="Add checksums that an older store lacks."),
+    json: opt.AsJson = False,
+) -> None:
     """Find missing, duplicate or damaged rows. Exit code 1 if there are any."""
     from shiftbed.results.stores import verify_store
 
-    found = verify_store(store)
+    found = verify_store(store, seal=seal)
     show(found, json, failed=not found.whole)
 
 
 @store.command()
-def gc(store: opt.Store, json: opt.AsJson = False) -> None:
-    """Remove leftovers, orphans and damaged parts; a run computes them again."""
+def scrub(
+    store: opt.Store,
+    rebuild: bool = Option(
+        False, "--rebuild", help="Put damaged files aside; the command that made them goes on."
+    ),
+    json: opt.AsJson = False,
+) -> None:
+    """Read everything again and compare checksums. Exit code 1 if something is wrong."""
+    from shiftbed.results.stores import scrub_store
+
+    found = scrub_store(store, rebuild=rebuild)
+    show(found, json, failed=not found.whole)
+
+
+@store.command()
+def gc(
+    store: opt.Store,
+    minimum_age: float = Option(60.0, help="Leave files younger than so many minutes."),
+    dry_run: bool = Option(False, "--dry-run", help="Only say what would be done."),
+    json: opt.AsJson = False,
+) -> None:
+    """Move leftovers, orphans and damaged parts to quarantine/; a run computes them again."""
     from shiftbed.results.stores import clean_store
 
-    show(clean_store(store), json)
+    show(clean_store(store, minimum_age=minimum_age, dry_run=dry_run), json)
 
 
 @store.command()

@@ -1,7 +1,10 @@
 """The program: its commands, how errors leave it, and nothing slow at import."""
 
 import os
+import signal
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -21,7 +24,7 @@ from shiftbed.cli import (
     training,
     weights,
 )
-from shiftbed.errors import InputError, lacking
+from shiftbed.errors import InputError, WriteError, brief, lacking
 
 app = typer.Typer(
     name="shiftbed",
@@ -62,10 +65,15 @@ def _root(
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 done with failures, 2 bad input."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     try:
         app()
     except InputError as error:
         _refuse(error)
+    except _Stopped as stopped:
+        print("shiftbed: stopped; what is written is whole", file=sys.stderr)
+        sys.exit(stopped.code)
     except ImportError as error:
         named = [word for word in sys.argv[1:2] if not word.startswith("-")]
         missing = lacking(error, " ".join(["shiftbed", *named]))
@@ -75,6 +83,36 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except Exception as error:
+        if "SHIFTBED_TRACEBACK" in os.environ:
+            raise
+        _give_up(error)
+
+
+class _Stopped(SystemExit):
+    """Ctrl-C or a request to end."""
+
+
+def _stop(number: int, _: object) -> NoReturn:
+    raise _Stopped(128 + number)
+
+
+def _give_up(error: Exception) -> NoReturn:
+    """The last resort: one line, and where the rest is."""
+    if isinstance(error, WriteError):
+        print(f"shiftbed: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(1)
+    said = f"{type(error).__name__}: {brief(error)}"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="shiftbed-", suffix=".log", delete=False
+        ) as log:
+            traceback.print_exception(error, file=log)
+        said += f"; details, to report it, are in {log.name}"
+    except OSError:
+        pass
+    print(f"shiftbed: unexpected error: {said}", file=sys.stderr)
+    sys.exit(1)
 
 
 def _refuse(error: InputError) -> NoReturn:

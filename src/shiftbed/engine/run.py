@@ -94,33 +94,34 @@ def run_spec(
     store = opened_store(spec.store)
     if runner != "local":
         _can_travel(spec)
-    if describe:
-        store.write_about(_about(spec, store.about()))
-    summary = Summary()
-    cells, broken = plan(spec, store)
-    for setting, why in broken.items():
-        for model in spec.models:
-            summary.failed[model.name, setting] = why
-    announce([cell for cell in cells if cell.missing])
-    clock = time.perf_counter()
-    given = check_options(spec.options) | check_options(options)
-    cells = _same_models(store, cells, given, summary)
-    cells = _with_backbones(cells, given)
-    ready = _prepare(store, cells, given, summary)
-    todo = [task for cell in ready for task in tasks(cell, spec.store, given)]
-    left = Counter(task.key for task in todo)
-    by_key = {cell.key: cell for cell in cells}
-    for cell in cells:
-        if not left[cell.key]:
-            _finish(store, cell, summary)
-    for done in _runner(runner, workers, address)(todo, _listener(summary, report)):
-        if done.error:
-            summary.failed.setdefault(done.key, done.error)
-        left[done.key] -= 1
-        if not left[done.key]:  # complete as soon as it is, for whoever looks at the store
-            _finish(store, by_key[done.key], summary)
-    summary.seconds = time.perf_counter() - clock
-    return summary
+    with store.files.lock(alone=False):  # nobody cleans up meanwhile
+        if describe:
+            store.write_about(_about(spec, store.about()))
+        summary = Summary()
+        cells, broken = plan(spec, store)
+        for setting, why in broken.items():
+            for model in spec.models:
+                summary.failed[model.name, setting] = why
+        announce([cell for cell in cells if cell.missing])
+        clock = time.perf_counter()
+        given = check_options(spec.options) | check_options(options)
+        cells = _same_models(store, cells, given, summary)
+        cells = _with_backbones(cells, given)
+        ready = _prepare(store, cells, given, summary)
+        todo = [task for cell in ready for task in tasks(cell, spec.store, given)]
+        left = Counter(task.key for task in todo)
+        by_key = {cell.key: cell for cell in cells}
+        for cell in cells:
+            if not left[cell.key]:
+                _finish(store, cell, summary)
+        for done in _runner(runner, workers, address)(todo, _listener(summary, report)):
+            if done.error:
+                summary.failed.setdefault(done.key, done.error)
+            left[done.key] -= 1
+            if not left[done.key]:  # complete as soon as it is, for whoever looks at the store
+                _finish(store, by_key[done.key], summary)
+        summary.seconds = time.perf_counter() - clock
+        return summary
 
 
 def _can_travel(spec: RunSpec) -> None:

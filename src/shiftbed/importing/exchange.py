@@ -37,8 +37,9 @@ def import_predictions(
         raise InputError("--setting names the setting of one file; import the others by themselves")
     tables = [f for f in files if Path(f).suffix.lower() == ".csv"]
     arrays = [f for f in files if f not in tables]
-    count = _import_arrays(opened, [Path(f) for f in arrays], setting) if arrays else 0
-    return count + sum(_import_csv(opened, Path(file), setting) for file in tables)
+    with opened.files.lock(alone=False):  # parts come before the records that own them
+        count = _import_arrays(opened, [Path(f) for f in arrays], setting) if arrays else 0
+        return count + sum(_import_csv(opened, Path(file), setting) for file in tables)
 
 
 def _import_arrays(store: PredictionStore, paths: list[Path], setting: str | None) -> int:

@@ -23,6 +23,7 @@ from shiftbed.display import Result, Table, between, number, percent, records
 from shiftbed.errors import unknown
 from shiftbed.store import Answers, PredictionStore, StoredTestSet, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
+from shiftbed.store.store import Damaged
 
 _NEEDS = {
     "top1": ["class_1"],
@@ -69,6 +70,7 @@ class Scored(Result):
             for one in self.failed
             if one not in never
         ]
+        notes += self.notes
         if never:
             models, settings = ({one[key] for one in never} for key in ("model", "setting"))
             notes.append(
@@ -124,7 +126,8 @@ def score(
         if one.get("status") == "failed"
         and all(names is None or one[key] in names for key, names in only.items())
     )
-    return Scored(frame=frame, name=opened.files.root, failed=failed, level=level)
+    notes = tuple(opened.damage.values())
+    return Scored(frame=frame, name=opened.files.root, failed=failed, level=level, notes=notes)
 
 
 def scores(
@@ -176,7 +179,10 @@ def _accuracies(
     step = max(1, AT_ONCE // len(test_set))
     for i in range(0, len(models), step):
         some = models[i : i + step]
-        best = store.best_classes(some, test_set.setting)
+        try:
+            best = store.best_classes(some, test_set.setting)
+        except Damaged:  # said of the cell, which is read alone
+            continue
         if best is None or best.shape[1] != len(test_set):
             continue
         labels = test_set.labels
@@ -236,7 +242,13 @@ def _score_cell(
     metrics: list[str],
     level: float,
 ) -> Iterator[dict[str, Any]]:
-    cell = read_answers(store, model, test_set, sorted({c for m in metrics for c in _NEEDS[m]}))
+    try:
+        cell = read_answers(store, model, test_set, sorted({c for m in metrics for c in _NEEDS[m]}))
+    except Damaged as error:
+        bare = {"model": model, "setting": test_set.setting, "unreadable": 0, "n": 0}
+        for metric in metrics:
+            yield bare | {"metric": metric, "label_policy": "", "note": str(error)}
+        return
     there = set(cell.frame.columns)
     possible = [m for m in metrics if set(_NEEDS[m]) <= there]
     for metric in metrics:

@@ -11,14 +11,9 @@ from shiftbed.analysis.intervals import check_level, clopper_pearson
 from shiftbed.display import Result, Table, between, counted, percent
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy
-from shiftbed.store import (
-    PredictionStore,
-    Twin,
-    collect_garbage,
-    common_classes,
-    make_twin,
-    verify,
-)
+from shiftbed.store import PredictionStore, Problem, Twin, common_classes, make_twin
+from shiftbed.store.check import collect_garbage, scrub, unsealed, verify
+from shiftbed.store.check import seal as seal_store
 
 _TWIN: dict[str, Any] = {
     **dict.fromkeys(("model", "setting"), pl.String),
@@ -35,6 +30,12 @@ class StoreCheck(Result):
     store: str
     cells: int
     """How many (model, setting) cells the store has."""
+    unsealed: int = 0
+    """Records without checksums, as before there were any."""
+    sealed: int = 0
+    """Records that were given their checksums now."""
+    aside: tuple[str, ...] = ()
+    """Damaged files that were put aside, to be computed again."""
 
     @property
     def whole(self) -> bool:
@@ -44,41 +45,99 @@ class StoreCheck(Result):
     def tables(self) -> Iterator[Table]:
         if self.whole:
             whole = f"{self.store}: {self.cells} cells, nothing missing, duplicate or damaged."
-            yield Table(notes=(whole,))
+            yield Table(notes=(whole, *self._said()))
         else:
             title = f"{self.store}: {counted(len(self.frame), 'problem')}"
-            yield Table.of(title, self.frame, {c: c for c in ("kind", "where", "what")}, left=3)
+            columns = {c: c for c in ("kind", "where", "what")}
+            yield Table.of(title, self.frame, columns, left=3, notes=tuple(self._said()))
+
+    def _said(self) -> Iterator[str]:
+        if self.sealed:
+            yield f"{counted(self.sealed, 'record')} given checksums."
+        if self.unsealed:
+            yield (
+                f"{counted(self.unsealed, 'record')} without checksums: damage there may go "
+                "unseen; 'shiftbed store verify --seal' adds them."
+            )
+        if self.aside:
+            yield (
+                f"{counted(len(self.aside), 'damaged file')} moved to quarantine/; run the command "
+                "that made them again."
+            )
 
     def to_dict(self) -> dict[str, Any]:
-        return {"cells": self.cells, "problems": list(self.frame.iter_rows(named=True))}
+        return {
+            "cells": self.cells,
+            "problems": list(self.frame.iter_rows(named=True)),
+            "unsealed": self.unsealed,
+            "sealed": self.sealed,
+            "aside": list(self.aside),
+        }
 
 
-def verify_store(store: str | Path | PredictionStore) -> StoreCheck:
-    """Missing, duplicate and damaged rows of a store (``shiftbed store verify``)."""
+def verify_store(store: str | Path | PredictionStore, *, seal: bool = False) -> StoreCheck:
+    """Missing, duplicate and damaged rows of a store (``shiftbed store verify``).
+
+    ``seal`` adds checksums to records made before there were any, if nothing is wrong.
+    """
     opened = PredictionStore.existing(store)
+    problems = verify(opened)
+    sealed = seal_store(opened) if seal and not problems else 0
+    return _checked(opened, problems, sealed=sealed)
+
+
+def scrub_store(store: str | Path | PredictionStore, *, rebuild: bool = False) -> StoreCheck:
+    """Read everything again, and with ``rebuild`` put damaged files aside (``store scrub``).
+
+    Their cells are open again, and the command that made them computes what is missing.
+    """
+    opened = PredictionStore.existing(store)
+    found = scrub(opened, rebuild=rebuild)
+    return _checked(opened, found.problems, aside=found.aside)
+
+
+def _checked(opened: PredictionStore, problems: Sequence[Problem], **more: Any) -> StoreCheck:
     names = dict.fromkeys(("kind", "where", "what"), pl.String)
-    problems = pl.DataFrame([asdict(one) for one in verify(opened)], schema=names)
-    return StoreCheck(frame=problems, store=opened.files.root, cells=len(opened.cells()))
+    return StoreCheck(
+        frame=pl.DataFrame([asdict(one) for one in problems], schema=names),
+        store=opened.files.root,
+        cells=len(opened.cells()),
+        unsealed=unsealed(opened),
+        **more,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StoreCleaned(Result):
-    """The files that were removed, a row each."""
+    """The files that were taken out of the store, a row each."""
 
     store: str
+    dry_run: bool = False
 
     def tables(self) -> Iterator[Table]:
-        yield Table(notes=(f"{self.store}: {counted(len(self.frame), 'file')} removed.",))
+        files = counted(len(self.frame), "file")
+        done = "would be moved" if self.dry_run else "moved"
+        lines = [f"{self.store}: {files} {done} to quarantine/."]
+        yield Table(notes=(*lines, *(self.frame["file"].to_list() if self.dry_run else ())))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"removed": self.frame["file"].to_list()}
+        return {"removed": self.frame["file"].to_list(), "dry_run": self.dry_run}
 
 
-def clean_store(store: str | Path | PredictionStore) -> StoreCleaned:
-    """Remove leftovers, orphans and damaged parts; a run computes them again (``store gc``)."""
+def clean_store(
+    store: str | Path | PredictionStore, *, minimum_age: float = 60.0, dry_run: bool = False
+) -> StoreCleaned:
+    """Take leftovers, orphans and damaged parts out; a run computes them again (``store gc``).
+
+    They go to the store's ``quarantine`` folder. What is younger than ``minimum_age`` minutes, or
+    cannot be read, stays.
+    """
+    if not minimum_age >= 0:
+        raise InputError(f"minimum_age must be 0 or more minutes, got {minimum_age:g}")
     opened = PredictionStore.existing(store)
-    removed = pl.DataFrame({"file": collect_garbage(opened)}, schema={"file": pl.String})
-    return StoreCleaned(frame=removed, store=opened.files.root)
+    names = collect_garbage(opened, minimum_age=60.0 * minimum_age, dry_run=dry_run)
+    removed = pl.DataFrame({"file": names}, schema={"file": pl.String})
+    return StoreCleaned(frame=removed, store=opened.files.root, dry_run=dry_run)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

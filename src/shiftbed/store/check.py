@@ -1,18 +1,19 @@
-"""Is everything there, once, and whole? ``shiftbed store verify`` and ``gc``."""
+"""Is everything there, once, and whole? ``shiftbed store verify``, ``scrub`` and ``gc``."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
 from shiftbed.errors import InputError
 from shiftbed.store.names import part_name, part_range
 from shiftbed.store.parts import read_part
-from shiftbed.store.probes import probe_folder, probe_record_of
-from shiftbed.store.store import PredictionStore, cell_folder
+from shiftbed.store.probes import probe_folder, probe_record_of, write_probe
+from shiftbed.store.store import SUM, Damaged, PredictionStore, cell_folder
 
-Kind = Literal["missing", "duplicate", "damaged", "orphan", "leftover", "failed"]
+Kind = Literal["missing", "duplicate", "damaged", "unreadable", "orphan", "leftover", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,51 +28,124 @@ class Problem:
 def verify(store: PredictionStore) -> list[Problem]:
     """Every problem of a store.
 
-    *missing* rows, *duplicate* rows (parts that overlap), *damaged* files (unreadable, or of the
-    wrong length), *orphan* predictions (of no known cell or setting), *leftover* temporary files
-    of a killed writer, *failed* cells. The same of probes, whose rows are paths.
+    *missing* rows, *duplicate* rows (parts that overlap), *damaged* files (not what was written, or
+    of the wrong length), *unreadable* ones (of which nothing is known: a permission, a disk that
+    fails), *orphan* predictions (of no known cell or setting), *leftover* temporary files of a
+    killed writer, *failed* cells. The same of probes, whose rows are paths.
     """
     problems = [
         Problem(kind="leftover", where=name, what="temporary file of a killed writer")
         for name in store.files.leftovers()
     ]
-    sizes = {}
-    for setting in store.settings():
-        try:
-            sizes[setting] = len(store.test_set(setting))
-        except (OSError, pl.exceptions.PolarsError) as error:
-            where = f"test set {setting}"
-            problems.append(Problem(kind="damaged", where=where, what=_reason(error)))
-    for record in store.cells():
-        model, setting = record["model"], record["setting"]
+    records, broken = _records(store)
+    problems += broken
+    sizes: dict[str, int] = {}
+    for name, record in records.items():
+        if name.startswith("test_sets/"):
+            setting = str(record.get("setting"))
+            problem = _problem(lambda s=setting: len(store.test_set(s)), f"test set {setting}")
+            if problem is None:
+                sizes[setting] = len(store.test_set(setting))
+            else:
+                problems.append(problem)
+    cells = [one for name, one in records.items() if name.startswith("cells/")]
+    for record in cells:
+        model, setting = str(record.get("model")), str(record.get("setting"))
         where = f"{model} on {setting}"
         if record.get("status") == "failed":
             problems.append(Problem(kind="failed", where=where, what=str(record.get("error"))))
         elif setting not in sizes:
             problems.append(Problem(kind="orphan", where=where, what="its test set is not there"))
         else:
-            folder = cell_folder(model, setting)
-            problems += _part_problems(store, folder, where, sizes[setting], "examples")
-    for name in store.files.below("probes"):
-        if name.endswith(".json"):
-            problems += _probe_problems(store, name)
-    return [*problems, *_orphans(store)]
+            folder, sums = cell_folder(model, setting), record.get("sums", {})
+            problems += _part_problems(store, folder, where, sizes[setting], "examples", sums)
+    for name, record in records.items():
+        if name.startswith("probes/"):
+            problems += _probe_problems(store, name, record)
+    return [*problems, *_orphans(store, cells, broken)]
 
 
-def _probe_problems(store: PredictionStore, name: str) -> Iterator[Problem]:
-    """Of a probe's record and the parts that belong to it."""
+def unsealed(store: PredictionStore) -> int:
+    """How many records of finished things have no checksums, as before there were any."""
+    return sum(not _is_sealed(store, name, one) for name, one in _records(store)[0].items())
+
+
+def seal(store: PredictionStore) -> int:
+    """Add checksums to the records that lack them, as the files are now; how many."""
+    todo = [
+        (name, one) for name, one in _records(store)[0].items() if not _is_sealed(store, name, one)
+    ]
+    for name, record in todo:
+        if name.startswith("cells/"):
+            store.write_cell(record["model"], record["setting"], record)
+        elif name.startswith("probes/"):
+            write_probe(store, record["model"], record["setting"], record["probe"], record)
+        elif name.startswith("test_sets/"):
+            data = store.files.read(f"{name.removesuffix('.json')}.parquet")
+            store.write_json(name, record | {"examples": store.digest(data)})
+        else:
+            store.write_json(name, record)
+    return len(todo)
+
+
+def _is_sealed(store: PredictionStore, name: str, record: dict[str, Any]) -> bool:
+    if "#" in name:  # a batch is named by its checksum
+        return record.get("status") != "complete" or "sums" in record
+    if SUM not in json.loads(store.files.read(name)):
+        return False
+    if name.startswith(("cells/", "probes/")):
+        return record.get("status") != "complete" or "sums" in record
+    return not name.startswith("test_sets/") or "examples" in record
+
+
+def _records(store: PredictionStore) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
+    """Every record of the store by file (of a batch: FILE#n), and those that cannot be used."""
+    found: dict[str, dict[str, Any]] = {}
+    problems: list[Problem] = []
+    names = [n for n in ("store.json", "testbed.json") if store.files.exists(n)]
+    for folder in ("test_sets", "cells", "probes"):
+        names += [name for name in store.files.below(folder) if name.endswith(".json")]
+    for name in names:
+        try:
+            if name.startswith("cells/batch-"):
+                found |= {f"{name}#{i}": one for i, one in enumerate(store.batch(name))}
+            elif name.startswith("probes/"):
+                found[name] = probe_record_of(store, name)
+            else:
+                found[name] = store.read_json(name)
+        except (InputError, ValueError) as error:
+            problems.append(Problem(kind="damaged", where=name, what=_reason(error)))
+        except OSError as error:
+            problems.append(Problem(kind="unreadable", where=name, what=_reason(error)))
+    own = {(one.get("model"), one.get("setting")) for n, one in found.items() if "#" not in n}
+    kept = {  # a record of its own takes precedence over one in a batch
+        name: one
+        for name, one in found.items()
+        if "#" not in name or (one.get("model"), one.get("setting")) not in own
+    }
+    return kept, problems
+
+
+def _problem(work: Any, where: str) -> Problem | None:
     try:
-        record = probe_record_of(store, name)
-    except InputError as error:
-        yield Problem(kind="damaged", where=name, what=str(error))
-        return
+        work()
+    except (Damaged, pl.exceptions.PolarsError) as error:
+        return Problem(kind="damaged", where=where, what=_reason(error))
+    except OSError as error:
+        return Problem(kind="unreadable", where=where, what=_reason(error))
+    return None
+
+
+def _probe_problems(store: PredictionStore, name: str, record: dict[str, Any]) -> Iterator[Problem]:
+    """Of the parts that belong to a probe's record."""
     model, setting, probe = (str(record[key]) for key in ("model", "setting", "probe"))
     where, paths = f"{probe} probe of {model} on {setting}", int(record.get("paths", 0))
-    yield from _part_problems(store, probe_folder(model, setting, probe), where, paths, "paths")
+    folder, sums = probe_folder(model, setting, probe), record.get("sums", {})
+    yield from _part_problems(store, folder, where, paths, "paths", sums)
 
 
 def _part_problems(
-    store: PredictionStore, folder: str, where: str, n: int, rows: str
+    store: PredictionStore, folder: str, where: str, n: int, rows: str, sums: dict[str, str]
 ) -> Iterator[Problem]:
     """What of 0 … n − 1 is missing, there twice or damaged."""
 
@@ -88,28 +162,42 @@ def _part_problems(
     if at != n:
         yield of("missing", at, n) if at < n else of("duplicate", n, at)
     for start, stop in parts:
-        what = _part_damage(store, f"{folder}/{part_name(start, stop)}")
-        if what is not None:
-            yield Problem(kind="damaged", where=f"{where}, {rows} {start}–{stop - 1}", what=what)
+        name = part_name(start, stop)
+        problem = _part_damage(store, f"{folder}/{name}", sums.get(name))
+        if problem is not None:
+            where_in = f"{where}, {rows} {start}–{stop - 1}"
+            yield Problem(kind=problem.kind, where=where_in, what=problem.what)
 
 
-def _part_damage(store: PredictionStore, name: str) -> str | None:
+def _part_damage(store: PredictionStore, name: str, checksum: str | None) -> Problem | None:
     """What is wrong with a part's file, None if it is whole or no part."""
     where = part_range(name)
     if where is None:
         return None
-    try:
-        length = len(read_part(store.files.read(name)))
-    except (OSError, pl.exceptions.PolarsError) as error:
-        return _reason(error)
     wanted = where[1] - where[0]
-    return None if length == wanted else f"holds {length} rows, its name says {wanted}"
+
+    def look() -> None:
+        length = len(read_part(store.read_bytes(name, checksum)))
+        if length != wanted:
+            raise Damaged(f"holds {length} rows, its name says {wanted}")
+
+    return _problem(look, name)
 
 
-def _orphans(store: PredictionStore) -> Iterator[Problem]:
-    """Files of predictions and probes that belong to no record, or are no part."""
+def _orphans(
+    store: PredictionStore, records: list[dict[str, Any]], broken: list[Problem]
+) -> Iterator[Problem]:
+    """Files of predictions and probes that belong to no record, or are no part.
+
+    What belongs to a broken record is no orphan; a broken batch may be anybody's record.
+    """
+    if any(one.where.startswith("cells/batch-") for one in broken):
+        return
+    unknown = {
+        one.where.removesuffix(".json").replace("cells/", "predictions/", 1) for one in broken
+    }
     probes = store.files.below("probes")
-    cells = {cell_folder(record["model"], record["setting"]) for record in store.cells()}
+    cells = {cell_folder(str(one.get("model")), str(one.get("setting"))) for one in records}
     probed = {name.removesuffix(".json") for name in probes if name.endswith(".json")}
     parts = [name for name in probes if not name.endswith(".json")]
     for names, known, what in (
@@ -117,7 +205,10 @@ def _orphans(store: PredictionStore) -> Iterator[Problem]:
         (parts, probed, "probe"),
     ):
         for name in names:
-            if name.rpartition("/")[0] not in known:
+            folder = name.rpartition("/")[0]
+            if folder in unknown:
+                continue
+            if folder not in known:
                 yield Problem(kind="orphan", where=name, what=f"belongs to no known {what}")
             elif part_range(name) is None:
                 yield Problem(kind="orphan", where=name, what="is not a part")
@@ -127,11 +218,91 @@ def _reason(error: Exception) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
-def collect_garbage(store: PredictionStore) -> list[str]:
-    """Remove leftovers, orphans and damaged parts (a run makes these anew); the names removed."""
-    bad = [*store.files.leftovers(), *(one.where for one in _orphans(store))]
-    rest = {*store.files.below("predictions"), *store.files.below("probes")} - set(bad)
-    bad += [name for name in sorted(rest) if _part_damage(store, name) is not None]
-    for name in bad:
-        store.files.remove(name)
-    return bad
+QUARANTINE = "quarantine"
+"""The folder of a store that what is cleaned up goes to."""
+
+
+def collect_garbage(
+    store: PredictionStore, *, minimum_age: float = 3600.0, dry_run: bool = False
+) -> list[str]:
+    """Take leftovers, orphans and damaged parts (a run makes these anew) out of the store.
+
+    They are moved below ``quarantine/``, leftovers removed; the names are returned. A file that
+    cannot be read is of unknown worth and stays, and so do all files younger than ``minimum_age``
+    seconds. Refused while another process writes to the store (local stores; elsewhere the age
+    has to do).
+    """
+    with store.files.lock(alone=True):
+        records, broken = _records(store)
+        cells = [one for name, one in records.items() if name.startswith("cells/")]
+        bad = [one.where for one in _orphans(store, cells, broken)]
+        bad += [name for name in _damaged_parts(store, records) if name not in bad]
+        leftovers, bad = (
+            [name for name in names if store.files.age(name) >= minimum_age]
+            for names in (store.files.leftovers(), bad)
+        )
+        if not dry_run:
+            for name in leftovers:
+                store.files.remove(name)
+            for name in bad:
+                store.files.move(name, f"{QUARANTINE}/{name}")
+    return [*leftovers, *bad]
+
+
+def _damaged_parts(store: PredictionStore, records: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """The files of parts that are not what was written."""
+    for name, record in records.items():
+        if name.startswith("cells/"):
+            folder = cell_folder(str(record.get("model")), str(record.get("setting")))
+        elif name.startswith("probes/"):
+            folder = name.removesuffix(".json")
+        else:
+            continue
+        for part in store.parts_in(folder):
+            sums = record.get("sums", {})
+            problem = _part_damage(
+                store, f"{folder}/{part_name(*part)}", sums.get(part_name(*part))
+            )
+            if problem is not None and problem.kind == "damaged":
+                yield f"{folder}/{part_name(*part)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scrubbed:
+    """What re-reading a store found, and what was put aside to be computed again."""
+
+    problems: tuple[Problem, ...]
+    aside: tuple[str, ...]
+    """Damaged files, now below ``quarantine/``; the same run or evaluation makes them anew."""
+
+
+def scrub(store: PredictionStore, *, rebuild: bool = False) -> Scrubbed:
+    """Read everything again; ``rebuild`` puts damaged files aside and reopens their cells.
+
+    A cell whose part or record is damaged is no longer complete: the command that made it computes
+    what is missing. Examples and labels of a test set are made anew by the next evaluation on it.
+    """
+    problems = tuple(verify(store))
+    aside: list[str] = []
+    if rebuild and any(one.kind == "damaged" for one in problems):
+        with store.files.lock(alone=True):
+            records, broken = _records(store)
+            aside += [one.where for one in broken if one.kind == "damaged"]
+            parts = set(_damaged_parts(store, records))
+            aside += sorted(parts)
+            for name, record in records.items():
+                if name.startswith("test_sets/"):
+                    file = f"{name.removesuffix('.json')}.parquet"
+                    if _problem(lambda r=record: store.test_set(str(r["setting"])), file):
+                        aside += [file, name]
+            for name in aside:
+                if store.files.exists(name):
+                    store.files.move(name, f"{QUARANTINE}/{name}")
+            for name, record in records.items():
+                if name.startswith("cells/") and any(
+                    part.startswith(f"{cell_folder(record['model'], record['setting'])}/")
+                    for part in parts
+                ):
+                    reopened = record | {"status": "running"}
+                    store.write_cell(record["model"], record["setting"], reopened)
+    return Scrubbed(problems=problems, aside=tuple(aside))

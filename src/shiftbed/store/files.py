@@ -1,14 +1,18 @@
 """Where a store's files live: a local directory, or anything fsspec can reach.
 
-A seam of five methods. Local files are written to a temporary name, synced and renamed; an object
+A seam of few methods. Local files are written to a temporary name, synced and renamed; an object
 store's put is atomic by itself.
 """
 
+import fcntl
 import os
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
-from shiftbed.atomic import write_atomically
+from shiftbed.atomic import abandoned, write_atomically
 from shiftbed.errors import InputError
 
 
@@ -28,6 +32,16 @@ class Files(Protocol):
     def exists(self, name: str) -> bool: ...
 
     def remove(self, name: str) -> None: ...
+
+    def move(self, name: str, to: str) -> None: ...
+
+    def age(self, name: str) -> float:
+        """Seconds since a file was written; 0 if that cannot be known."""
+        ...
+
+    def lock(self, *, alone: bool) -> AbstractContextManager[None]:
+        """Held by those who write; ``alone`` by who cleans up, refused while anybody writes."""
+        ...
 
 
 class LocalFiles:
@@ -57,9 +71,43 @@ class LocalFiles:
     def remove(self, name: str) -> None:
         (self._root / name).unlink(missing_ok=True)
 
+    def move(self, name: str, to: str) -> None:
+        target = self._root / to
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(self._root / name, target)
+
+    def age(self, name: str) -> float:
+        try:
+            return max(time.time() - (self._root / name).stat().st_mtime, 0.0)
+        except OSError:
+            return 0.0
+
+    @contextmanager
+    def lock(self, *, alone: bool) -> Iterator[None]:
+        """By the kernel, on a file ``.lock``: it ends with its process, however that ends."""
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self._root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError:  # a store that can only be read, or a disk without locks
+            yield
+            return
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+            except BlockingIOError:
+                raise InputError(
+                    f"{self.root} is being written to by another process; clean up when it is done"
+                ) from None
+            except OSError:
+                pass
+            yield
+        finally:
+            os.close(handle)
+
     def leftovers(self) -> list[str]:
         """Temporary files that a killed writer left behind."""
-        found = self._root.rglob(".*.part")
+        folders = {path.parent for path in self._root.rglob(".*.part")}
+        found = [path for folder in folders for path in abandoned(folder, old=0.0)]
         return sorted(path.relative_to(self._root).as_posix() for path in found)
 
 
@@ -84,6 +132,15 @@ class MemoryFiles:
 
     def remove(self, name: str) -> None:
         self._data.pop(name, None)
+
+    def move(self, name: str, to: str) -> None:
+        self._data[to] = self._data.pop(name)
+
+    def age(self, name: str) -> float:
+        return 0.0
+
+    def lock(self, *, alone: bool) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def leftovers(self) -> list[str]:
         return []
@@ -125,6 +182,21 @@ class RemoteFiles:
     def remove(self, name: str) -> None:
         if self.exists(name):
             self._files.rm_file(self._at(name))
+
+    def move(self, name: str, to: str) -> None:
+        self.write(to, self.read(name))
+        self.remove(name)
+
+    def age(self, name: str) -> float:
+        try:
+            written = self._files.modified(self._at(name))
+        except (NotImplementedError, OSError):
+            return 0.0
+        return max(time.time() - float(written.timestamp()), 0.0)
+
+    def lock(self, *, alone: bool) -> AbstractContextManager[None]:
+        """Object stores have no locks: only the age of a file protects it there."""
+        return nullcontext()
 
     def leftovers(self) -> list[str]:
         return []

@@ -10,7 +10,6 @@ and ``hff_released`` (high-frequency fraction as in the paper, and as in its rel
 with an unreadable image has nulls. Parts have fixed bounds, so a killed run continues.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ import polars as pl
 
 from shiftbed.errors import InputError
 from shiftbed.store.names import encode, part_name
-from shiftbed.store.parts import read_part, write_part
+from shiftbed.store.parts import read_part
 from shiftbed.store.store import PredictionStore, Range
 
 PROBES = ("amplitude", "phase", "pixel_within", "pixel_between", "jacobian")
@@ -46,10 +45,12 @@ def write_probe(
     store: PredictionStore, model: str, setting: str, probe: str, record: Mapping[str, Any]
 ) -> None:
     """What is measured and how; replaces an older record."""
-    store.begin()
+    folder = probe_folder(model, setting, probe)
     whole = {"model": model, "setting": setting, "probe": probe, **record}
-    text = json.dumps(whole, indent=1, ensure_ascii=False, sort_keys=True)
-    store.files.write(f"{probe_folder(model, setting, probe)}.json", text.encode())
+    whole.pop("sums", None)
+    if whole.get("status") == "complete":
+        whole["sums"] = store.part_sums(folder)
+    store.write_json(f"{folder}.json", whole)
 
 
 def probe_record(
@@ -69,11 +70,8 @@ def probe_records(store: PredictionStore) -> list[dict[str, Any]]:
 
 def probe_record_of(store: PredictionStore, name: str) -> dict[str, Any]:
     """The record in a file of the store."""
-    try:
-        found = json.loads(store.files.read(name))
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not {"model", "setting", "probe"} <= found.keys():
+    found = store.read_json(name)
+    if not {"model", "setting", "probe"} <= found.keys():
         raise InputError(f"{store.files.root}/{name}: damaged record of a probe")
     return found
 
@@ -82,9 +80,8 @@ def write_probe_part(
     store: PredictionStore, model: str, setting: str, probe: str, start: int, frame: pl.DataFrame
 ) -> None:
     """Results of paths start … start + len(frame) − 1."""
-    store.begin()
     name = part_name(start, start + len(frame))
-    store.files.write(f"{probe_folder(model, setting, probe)}/{name}", write_part(frame))
+    store.write_part_file(f"{probe_folder(model, setting, probe)}/{name}", frame)
 
 
 def remove_probe_part(
@@ -110,10 +107,11 @@ def read_probe(
     if not parts:
         raise InputError(f"no {probe} probe of {model!r} on {setting!r} in the store")
     frames = []
+    sums = (probe_record(store, model, setting, probe) or {}).get("sums", {})
     for part in parts:
         name = f"{probe_folder(model, setting, probe)}/{part_name(*part)}"
         try:
-            frames.append(read_part(store.files.read(name), columns))
+            frames.append(read_part(store.read_bytes(name, sums.get(part_name(*part))), columns))
         except (OSError, pl.exceptions.PolarsError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"{store.files.root}/{name}: cannot be read: {reason}") from None

@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy
 from shiftbed.labels.steps import ClassMap, Subset
-from shiftbed.store.names import part_name
-from shiftbed.store.parts import read_part
-from shiftbed.store.store import PredictionStore, cell_folder
+from shiftbed.store.store import PredictionStore
 
 UNDECIDED = -1
 UNREADABLE = -2
@@ -155,22 +153,17 @@ def kept_parts(
 
     Best classes are small, and many short pieces would cost more than a long one.
     """
-    folder = cell_folder(model, setting)
     ranges = store.parts(model, setting)
     if not ranges:
         raise InputError(f"no predictions of {model!r} on {setting!r} in the store")
-    there = list(pl.read_parquet_schema(io.BytesIO(_data(store, folder, ranges[0]))))
+    there = list(pl.read_parquet_schema(io.BytesIO(store.part_bytes(model, setting, ranges[0]))))
     wanted = ("class_",) if _keeps_order(policy) else ("class_", "prob_")
     columns = ["logits"] if "logits" in there else [c for c in there if c.startswith(wanted)]
-    frames = (read_part(_data(store, folder, one), columns) for one in ranges)
+    frames = (store.read_range(model, setting, one, columns) for one in ranges)
     if "logits" in there:
         yield from frames
     else:
         yield pl.concat(frames, how="vertical_relaxed")
-
-
-def _data(store: PredictionStore, folder: str, part: tuple[int, int]) -> bytes:
-    return store.files.read(f"{folder}/{part_name(*part)}")
 
 
 def twin_answers(store: PredictionStore, model: str, setting: str, policy: LabelPolicy) -> Decided:

@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError, brief, unknown
 from shiftbed.labels import Judged, judge
 from shiftbed.records import Setting, older_setting
 from shiftbed.store.files import MemoryFiles, open_files
@@ -32,6 +32,8 @@ from shiftbed.store.names import encode, part_name, part_range
 from shiftbed.store.parts import read_part, write_part
 
 FORMAT = 1
+SUM = "sha256"
+"""The key under which a JSON file keeps the checksum of the rest of it."""
 Range = tuple[int, int]
 Key = tuple[str, str]
 
@@ -63,6 +65,10 @@ class StoredTestSet:
         return judge(predicted, self.labels if self.label_sets is None else self.label_sets)
 
 
+class Damaged(InputError):
+    """A file of a store is not what was written."""
+
+
 class PredictionStore:
     """A store at a path or URL, or in memory; made when first written to.
 
@@ -74,11 +80,13 @@ class PredictionStore:
     def __init__(self, path: str | Path | None, **options: Any) -> None:
         """``None`` for a store in memory, gone with the object."""
         self.files = open_files(path, **options)
+        self._sums: dict[str, str] = {}
+        """Checksums of parts by file name, as this object wrote or read them."""
+        self._read_batches: dict[str, list[dict[str, Any]]] = {}
+        self.damage: dict[str, str] = {}
+        """What was found damaged and left out while reading, by file."""
         if self.files.exists("store.json"):
-            try:
-                found = json.loads(self.files.read("store.json"))["format"]
-            except (ValueError, KeyError, TypeError):
-                raise InputError(f"{path}: store.json is damaged") from None
+            found = self.read_json("store.json").get("format")
             if found != FORMAT:
                 raise InputError(f"{path}: store format {found!r}, expected {FORMAT}")
 
@@ -99,11 +107,78 @@ class PredictionStore:
     def begin(self) -> None:
         """Make the store, if it is not there."""
         if not self.files.exists("store.json"):
-            self.files.write("store.json", json.dumps({"format": FORMAT}).encode())
+            self.files.write("store.json", _json({"format": FORMAT}))
 
     def _write(self, name: str, data: bytes) -> None:
         self.begin()
         self.files.write(name, data)
+
+    # --- whole files or none -----------------------------------------------------------------
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """A record, with its own checksum in it."""
+        self._write(name, _json(value))
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """A record, refused if it is not what was written; older ones have no checksum."""
+        try:
+            found = json.loads(self.files.read(name))
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise self._damaged(name, "it is no JSON object")
+        kept = found.pop(SUM, None)
+        if kept is not None and kept != _digest(_plain(found)):
+            raise self._damaged(name)
+        return found
+
+    @staticmethod
+    def digest(data: bytes) -> str:
+        """SHA-256, in hex."""
+        return _digest(data)
+
+    def read_bytes(self, name: str, checksum: str | None) -> bytes:
+        """A file, refused if its SHA-256 is not the one recorded (None: none is)."""
+        data = self.files.read(name)
+        if checksum is not None and _digest(data) != checksum:
+            raise self._damaged(name)
+        return data
+
+    def _damaged(self, name: str, why: str = "its SHA-256 is not the recorded one") -> Damaged:
+        return Damaged(f"{self.files.root}/{name} is damaged: {why} (see 'shiftbed store scrub')")
+
+    def write_part_file(self, name: str, frame: pl.DataFrame) -> None:
+        data = write_part(frame)
+        self._write(name, data)
+        self._sums[name] = _digest(data)
+
+    def part_sums(self, folder: str) -> dict[str, str]:
+        """The checksums of the parts in a folder, by file name: what a finished record keeps."""
+        names = [f"{folder}/{part_name(*part)}" for part in self.parts_in(folder)]
+        return {
+            name.rpartition("/")[2]: self._sums.get(name) or _digest(self.files.read(name))
+            for name in names
+        }
+
+    def part_bytes(self, model: str, setting: str, part: Range) -> bytes:
+        """A part's file, checked against the cell's record."""
+        name = f"{cell_folder(model, setting)}/{part_name(*part)}"
+        if name not in self._sums:
+            self.cell(model, setting)
+        try:
+            return self.read_bytes(name, self._sums.get(name))
+        except Damaged:  # unless another writer has made it anew
+            self._sums.pop(name, None)
+            self.cell(model, setting)
+            return self.read_bytes(name, self._sums.get(name))
+
+    def _learn(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The record without the checksums of its parts, which are kept here."""
+        sums = record.pop("sums", None)
+        if isinstance(sums, dict):
+            folder = cell_folder(record["model"], record["setting"])
+            self._sums |= {f"{folder}/{part}": str(one) for part, one in sums.items()}
+        return record
 
     # --- test sets ---------------------------------------------------------------------------
 
@@ -123,6 +198,7 @@ class PredictionStore:
         self._write(f"{name}.parquet", buffer.getvalue())
         about = {
             "setting": test_set.setting,
+            "examples": _digest(buffer.getvalue()),
             "n": len(test_set),
             "fingerprint": test_set.fingerprint,
             "label_policy": test_set.label_policy,
@@ -131,7 +207,7 @@ class PredictionStore:
         }
         if test_set.record is not None:
             about["record"] = test_set.record.to_json()
-        self._write(f"{name}.json", _json(about))
+        self.write_json(f"{name}.json", about)
 
     def check_test_set(self, test_set: StoredTestSet) -> bool:
         """Whether it is in the store; other examples or labels under its name are refused."""
@@ -150,14 +226,14 @@ class PredictionStore:
 
     def _test_set_json(self, setting: str) -> dict[str, Any] | None:
         name = f"test_sets/setting={encode(setting)}.json"
-        return json.loads(self.files.read(name)) if self.files.exists(name) else None
+        return self.read_json(name) if self.files.exists(name) else None
 
     def test_set(self, setting: str) -> StoredTestSet:
         about = self._test_set_json(setting)
         if about is None:
             raise unknown("setting in the store", setting, self.settings())
-        data = self.files.read(f"test_sets/setting={encode(setting)}.parquet")
-        frame = pl.read_parquet(io.BytesIO(data))
+        name = f"test_sets/setting={encode(setting)}.parquet"
+        frame = pl.read_parquet(io.BytesIO(self.read_bytes(name, about.get("examples"))))
         sets = frame["labels"].to_list() if "labels" in frame.columns else None
         return StoredTestSet(
             setting=setting,
@@ -177,7 +253,7 @@ class PredictionStore:
 
     def _test_sets(self) -> list[dict[str, Any]]:
         names = [n for n in self.files.below("test_sets") if n.endswith(".json")]
-        return [json.loads(self.files.read(name)) for name in names]
+        return [self.read_json(name) for name in names]
 
     def records(self) -> dict[str, Setting]:
         """What every setting is; of an older store, what its shifts and cells say of it."""
@@ -199,24 +275,28 @@ class PredictionStore:
 
     def write_about(self, about: Mapping[str, Any]) -> None:
         """The testbed's own record: its name, its shifts, what is known of its models."""
-        self._write("testbed.json", _json(about))
+        self.write_json("testbed.json", about)
 
     def about(self) -> dict[str, Any]:
-        if not self.files.exists("testbed.json"):
-            return {}
-        found = json.loads(self.files.read("testbed.json"))
-        return found if isinstance(found, dict) else {}
+        return self.read_json("testbed.json") if self.files.exists("testbed.json") else {}
 
     # --- cells -------------------------------------------------------------------------------
 
     def write_cell(self, model: str, setting: str, record: Mapping[str, Any]) -> None:
         """The cell's provenance record, replacing an older one."""
+        self.write_json(_cell(model, setting), self._record(model, setting, record))
+
+    def _record(self, model: str, setting: str, record: Mapping[str, Any]) -> dict[str, Any]:
+        """With the checksums of its parts once the cell is complete."""
         whole = {"model": model, "setting": setting, **record}
-        self._write(_cell(model, setting), _json(whole))
+        whole.pop("sums", None)
+        if whole.get("status") == "complete":
+            whole["sums"] = self.part_sums(cell_folder(model, setting))
+        return whole
 
     def write_cells(self, cells: Iterable[tuple[str, str, Mapping[str, Any]]]) -> None:
         """Many records at once, in one file; a record of its own takes precedence over them."""
-        batch = [{"model": m, "setting": s, **record} for m, s, record in cells]
+        batch = [self._record(m, s, record) for m, s, record in cells]
         if batch:
             data = json.dumps(batch, ensure_ascii=False, sort_keys=True).encode()
             name = hashlib.sha256(data).hexdigest()[:16]
@@ -225,23 +305,43 @@ class PredictionStore:
     def cell(self, model: str, setting: str) -> dict[str, Any] | None:
         name = _cell(model, setting)
         if self.files.exists(name):
-            found: dict[str, Any] = json.loads(self.files.read(name))
-            return found
-        return self._batches().get((model, setting))
+            return self._learn(self.read_json(name))
+        found = self._batches().get((model, setting))
+        return None if found is None else self._learn(found)
 
     def _batches(self) -> dict[Key, dict[str, Any]]:
         names = [n for n in self.files.below("cells") if n.startswith("cells/batch-")]
-        records = (record for name in names for record in json.loads(self.files.read(name)))
+        records = (record for name in names for record in self.batch(name))
         return {(record["model"], record["setting"]): record for record in records}
 
+    def batch(self, name: str) -> list[dict[str, Any]]:
+        """The records of a batch, whose name is its checksum; read once."""
+        if name not in self._read_batches:
+            data = self.files.read(name)
+            if not _digest(data).startswith(
+                name.removeprefix("cells/batch-").removesuffix(".json")
+            ):
+                raise self._damaged(name, "its SHA-256 is not that of its name")
+            try:
+                self._read_batches[name] = json.loads(data)
+            except ValueError:
+                raise self._damaged(name, "it is no JSON") from None
+        return [dict(record) for record in self._read_batches[name]]
+
     def cells(self) -> list[dict[str, Any]]:
-        """All cells' records, by model and setting."""
-        found = self._batches()
-        for name in self.files.below("cells"):
-            if not name.startswith("cells/batch-"):
-                record = json.loads(self.files.read(name))
-                found[record["model"], record["setting"]] = record
-        return [found[key] for key in sorted(found)]
+        """All cells' records, by model and setting; damaged ones are left out (``damage``)."""
+        found: dict[Key, dict[str, Any]] = {}
+        own = self.files.below("cells")
+        for name in sorted(own, key=lambda name: not name.startswith("cells/batch-")):
+            try:
+                batch = name.startswith("cells/batch-")
+                records = self.batch(name) if batch else [self.read_json(name)]
+                found |= {(one["model"], one["setting"]): one for one in records}
+            except Damaged as error:
+                self.damage[name] = str(error)
+            except (KeyError, TypeError):
+                self.damage[name] = str(self._damaged(name, "it names no model or setting"))
+        return [self._learn(found[key]) for key in sorted(found)]
 
     def models(self) -> list[str]:
         return sorted({record["model"] for record in self.cells()})
@@ -264,8 +364,7 @@ class PredictionStore:
     def write_part(self, model: str, setting: str, start: int, frame: pl.DataFrame) -> None:
         """Predictions for examples start … start + len(frame) − 1."""
         folder = cell_folder(model, setting)
-        name = part_name(start, start + len(frame))
-        self._write(f"{folder}/{name}", write_part(frame))
+        self.write_part_file(f"{folder}/{part_name(start, start + len(frame))}", frame)
 
     def write_parts(self, parts: Iterable[tuple[str, str, int, pl.DataFrame]]) -> None:
         """Many parts, written side by side: most of the time is waiting for the disk."""
@@ -287,8 +386,12 @@ class PredictionStore:
     def read_range(
         self, model: str, setting: str, part: Range, columns: list[str] | None = None
     ) -> pl.DataFrame:
-        data = self.files.read(f"{cell_folder(model, setting)}/{part_name(*part)}")
-        return read_part(data, columns)
+        data = self.part_bytes(model, setting, part)
+        try:
+            return read_part(data, columns)
+        except pl.exceptions.PolarsError as error:
+            name = f"{cell_folder(model, setting)}/{part_name(*part)}"
+            raise self._damaged(name, brief(error)) from None
 
     def read(self, model: str, setting: str, columns: list[str] | None = None) -> pl.DataFrame:
         """All predictions of a cell, in the order of the examples."""
@@ -322,9 +425,8 @@ class PredictionStore:
         parts = [self.parts(model, setting) for model in models]
         if any(len(one) != 1 or one != parts[0] for one in parts):
             return None
-        name = part_name(*parts[0][0])
-        folders = [cell_folder(model, setting) for model in models]
-        data: list[Any] = [io.BytesIO(self.files.read(f"{one}/{name}")) for one in folders]
+        part = parts[0][0]
+        data: list[Any] = [io.BytesIO(self.part_bytes(one, setting, part)) for one in models]
         best = pl.read_parquet(data, columns=["class_1"])["class_1"]
         return None if best.null_count() else best.to_numpy().reshape(len(models), -1)
 
@@ -346,7 +448,7 @@ class PredictionStore:
         rest = self._batches()
         if rest.pop((model, setting), None) is not None:
             old = [n for n in self.files.below("cells") if n.startswith("cells/batch-")]
-            self.write_cells((m, s, record) for (m, s), record in rest.items())
+            self.write_cells((m, s, record) for (m, s), record in rest.items())  # sums anew
             for name in old:
                 self.files.remove(name)
 
@@ -370,4 +472,16 @@ def _cell(model: str, setting: str) -> str:
 
 
 def _json(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True).encode()
+    """Indented, with the checksum of the rest."""
+    plain = json.loads(json.dumps(value))
+    whole = {**plain, SUM: _digest(_plain(plain))}
+    return json.dumps(whole, indent=1, ensure_ascii=False, sort_keys=True).encode()
+
+
+def _plain(value: Mapping[str, Any]) -> bytes:
+    """The same bytes for the same record, however its file is laid out."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -69,8 +69,9 @@ def make_twin(
     source = store.test_set(setting)
     test_set, rows = twin_test_set(source, policy, name)
     wanted = store.complete_models(setting, models)
-    _add_test_set(store, test_set)
-    return [_make_cell(store, model, source, test_set, rows, policy) for model in wanted]
+    with store.files.lock(alone=False):
+        _add_test_set(store, test_set)
+        return [_make_cell(store, model, source, test_set, rows, policy) for model in wanted]
 
 
 def twin_test_set(

@@ -11,7 +11,7 @@ from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
-from shiftbed.store.store import StoredTestSet
+from shiftbed.store.store import Damaged, StoredTestSet
 from shiftbed.testbed.averages import with_averages
 from shiftbed.testbed.record import Testbed
 
@@ -41,7 +41,11 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
             if record["setting"] != setting:
                 continue
             row = names.index(record["model"])
-            answers = read_answers(store, record["model"], test_set, [])
+            try:
+                answers = read_answers(store, record["model"], test_set, [])
+            except Damaged as error:
+                store.damage[f"{record['model']} on {setting}"] = str(error)
+                continue
             if not len(answers.right):
                 continue
             value[row, column], n[row, column] = answers.right.mean(), len(answers.right)
@@ -72,6 +76,7 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
         records=kept,
         metrics={name: name.rpartition(":")[2] for name in probes},
         results=results,
+        notes=tuple(f"left out: {text}" for text in store.damage.values()),
     )
     return with_averages(bed)
 

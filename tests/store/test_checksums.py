@@ -1,0 +1,166 @@
+"""Damage is found before anything is computed from it, and cleaning up loses nothing good."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import shiftbed as sb
+from shiftbed.errors import InputError
+from shiftbed.results.stores import clean_store, scrub_store, verify_store
+from shiftbed.store import PredictionStore, collect_garbage, part_from_top, verify
+from shiftbed.store.store import Damaged
+from tools.bitflip import flip, look, make_store
+
+
+@pytest.fixture
+def path(tmp_path):
+    return make_store(tmp_path)
+
+
+def damage(path, pattern, at=40):
+    file = sorted(path.rglob(pattern))[0]
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    file.write_bytes(data)
+    return file
+
+
+def test_no_flipped_bit_is_silent(path):
+    found = flip(path, flips=160, seed=1)
+    assert found["flips"] == 160
+    assert found["silent"] == found["crashed"] == 0, found["cases"]
+    assert found["harmless"] <= 8
+
+
+def test_a_damaged_part_is_named_and_other_cells_go_on(path):
+    file = damage(path / "predictions" / "model=a", "part-*.parquet")
+    rows = {(r["model"], r["metric"]): r for r in sb.score(path).frame.iter_rows(named=True)}
+    assert rows["a", "top1"]["value"] is None
+    assert file.name in rows["a", "top1"]["note"]
+    assert rows["b", "top1"]["value"] is not None
+    testbed = sb.open_testbed(path)
+    assert np.isnan(testbed.accuracy("val")[testbed.model_index("a")])
+    assert np.isfinite(testbed.accuracy("val")[testbed.model_index("b")])
+    assert any(file.name in note for note in testbed.notes)
+
+
+def test_a_damaged_record_is_named_and_other_cells_go_on(path):
+    file = damage(path / "cells" / "model=a", "*.json")
+    found = sb.score(path)
+    assert set(found.frame["model"]) == {"b", "c"}
+    assert file.name in found.notes[0]
+    assert file.name in str(found)
+
+
+def test_damaged_labels_are_refused(path):
+    damage(path / "test_sets", "setting=val.parquet")
+    with pytest.raises(Damaged, match=r"setting=val\.parquet is damaged"):
+        sb.score(path, settings=["val"])
+
+
+def unseal(path):
+    for file in path.rglob("*.json"):
+        about = json.loads(file.read_text())
+        if isinstance(about, dict):
+            for key in ("sha256", "sums", "examples"):
+                about.pop(key, None)
+            file.write_text(json.dumps(about))
+
+
+def test_older_stores_are_read_and_can_be_sealed(path):
+    before, _ = look(path)
+    unseal(path)
+    assert look(path) == (before, [])
+    assert verify_store(path).unsealed == 7  # store, testbed, two test sets, two cells, a probe
+    sealed = verify_store(path, seal=True)
+    assert (sealed.sealed, sealed.unsealed) == (7, 0)
+    damage(path / "predictions" / "model=a", "part-*.parquet")
+    assert [p.kind for p in verify(PredictionStore(path))] == ["damaged"]
+
+
+def test_a_store_with_damage_is_not_sealed(path):
+    unseal(path)
+    file = next((path / "predictions" / "model=a").rglob("part-*.parquet"))
+    file.write_bytes(file.read_bytes()[:-9])
+    assert verify_store(path, seal=True).sealed == 0
+
+
+def test_scrub_puts_damage_aside_and_opens_the_cell_again(path):
+    file = damage(path / "predictions" / "model=a", "part-*.parquet")
+    assert scrub_store(path).aside == ()
+    found = scrub_store(path, rebuild=True)
+    assert found.aside == (file.relative_to(path).as_posix(),)
+    assert (path / "quarantine" / found.aside[0]).exists()
+    store = PredictionStore(path)
+    assert store.cell("a", "val")["status"] == "running"
+    assert store.missing("a", "val", [(0, 30), (30, 60)]) == [(0, 30)]
+    assert set(sb.score(path).frame["model"]) == {"b", "c"}
+
+
+def test_a_part_made_anew_by_another_writer_is_no_damage(path):
+    reader, writer = PredictionStore(path), PredictionStore(path)
+    before = reader.read("a", "val")
+    for start in (0, 30):
+        writer.write_part("a", "val", start, part_from_top(np.zeros(30, int)))
+    writer.write_cell("a", "val", {"status": "complete"})
+    assert before.shape == (60, 13)
+    assert reader.read("a", "val")["class_1"].to_list() == [0] * 60
+
+
+class TestCleaningUp:
+    def test_only_what_is_old_enough_and_into_quarantine(self, path):
+        file = damage(path / "predictions" / "model=a", "part-*.parquet")
+        assert clean_store(path).frame["file"].to_list() == []
+        os.utime(file, (0, 0))
+        name = file.relative_to(path).as_posix()
+        assert clean_store(path, dry_run=True).frame["file"].to_list() == [name]
+        assert file.exists()
+        assert clean_store(path).frame["file"].to_list() == [name]
+        assert not file.exists()
+        assert (path / "quarantine" / name).exists()
+
+    def test_what_cannot_be_read_stays(self, path, monkeypatch):
+        store = PredictionStore(path)
+        real = store.files.read
+
+        def read(name):
+            if name.startswith(("predictions/model=a", "cells/model=b")):
+                raise PermissionError(13, "Permission denied")
+            return real(name)
+
+        monkeypatch.setattr(store.files, "read", read)
+        assert collect_garbage(store, minimum_age=0) == []
+        kinds = {(p.kind, "model=b" in p.where) for p in verify(store)}
+        assert kinds == {("unreadable", False), ("unreadable", True)}
+        monkeypatch.undo()
+        assert verify(store) == []
+
+    def test_not_while_another_process_writes(self, path):
+        code = (
+            "import sys; from shiftbed.store import PredictionStore\n"
+            "with PredictionStore(sys.argv[1]).files.lock(alone=False):\n"
+            "    print('ready', flush=True); sys.stdin.readline()"
+        )
+        child = subprocess.Popen(
+            [sys.executable, "-c", code, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert child.stdout.readline() == "ready\n"
+        with pytest.raises(InputError, match="being written to"):
+            clean_store(path)
+        child.kill()  # the lock goes with its owner
+        child.wait()
+        child.stdin.close()
+        child.stdout.close()
+        assert clean_store(path).frame["file"].to_list() == []
+
+    def test_parts_of_a_broken_record_are_no_orphans(self, path):
+        damage(path / "cells" / "model=a", "*.json")
+        assert collect_garbage(PredictionStore(path), minimum_age=0) == []
+        assert (path / "predictions" / "model=a").exists()

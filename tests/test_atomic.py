@@ -1,0 +1,110 @@
+"""Files appear whole or not at all, and nothing is left behind."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from shiftbed import atomic
+from shiftbed.atomic import abandoned, write_atomically
+from shiftbed.errors import InputError, WriteError
+
+
+def write(path, data=b"new"):
+    with write_atomically(path) as file:
+        file.write(data)
+
+
+def half(path, error):
+    with write_atomically(path) as file:
+        file.write(b"half")
+        raise error
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_new_file_replaces_the_old_one(tmp_path):
+    write(tmp_path / "a", b"old")
+    write(tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS])
+def test_a_failing_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, call, code):
+    write(tmp_path / "a", b"old")
+
+    def fail(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(WriteError, match=f"cannot write .*a: {os.strerror(code)}"):
+        write(tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_full_disk_while_writing(tmp_path):
+    with pytest.raises(WriteError, match="No space left"):
+        half(tmp_path / "a", OSError(errno.ENOSPC, "No space left on device"))
+    assert names(tmp_path) == []
+
+
+def test_an_error_of_the_caller_stays_what_it_is(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        half(tmp_path / "a", ZeroDivisionError())
+    assert names(tmp_path) == []
+
+
+def test_a_link_is_followed_and_stays(tmp_path):
+    write(tmp_path / "real", b"old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/null", tmp_path, tmp_path / "pipe"):
+        with pytest.raises(InputError, match="no regular file"):
+            write(path)
+    assert not os.path.isfile("/dev/null")
+    (tmp_path / "a").symlink_to(tmp_path / "a")
+    with pytest.raises(InputError, match="cannot write"):
+        write(tmp_path / "a")
+
+
+def test_a_file_system_without_modes(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "chmod", lambda *_: (_ for _ in ()).throw(PermissionError(1, "no")))
+    write(tmp_path / "a")
+    assert names(tmp_path) == ["a"]
+
+
+def test_files_of_dead_writers_go_when_their_folder_is_written_to_again(tmp_path, monkeypatch):
+    code = (
+        "import os, sys; from shiftbed.atomic import write_atomically\n"
+        "with write_atomically(sys.argv[1]) as f: f.write(b'half'); f.flush(); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "a")], check=False)
+    (left,) = tmp_path.iterdir()
+    assert left.suffix == ".part"
+    assert abandoned(tmp_path) == [left]
+    with write_atomically(tmp_path / "b") as file:  # one that is being written stays
+        file.write(b"x")
+        atomic._swept.clear()
+        write(tmp_path / "c")
+    assert names(tmp_path) == ["b", "c"]
+
+
+def test_a_young_file_of_another_machine_stays(tmp_path):
+    other = tmp_path / ".a.elsewhere-1-00000000.part"
+    other.write_bytes(b"")
+    assert abandoned(tmp_path) == []
+    os.utime(other, (0, 0))
+    assert abandoned(tmp_path) == [other]
