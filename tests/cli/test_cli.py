@@ -1,6 +1,8 @@
 """The command line as a user meets it: a process, its output, its exit code."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -208,3 +210,48 @@ def test_a_reader_that_leaves_is_no_error():
     child.stderr.close()
     child.wait()
     assert b"Traceback" not in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_is_one_line(number):
+    code = "from shiftbed.cli import main; main()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, "serve", "imagenet-testbed-2020", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout.readline()  # it listens
+    child.send_signal(number)
+    _, errors = child.communicate()
+    assert child.returncode == 128 + number
+    assert errors.splitlines() == ["shiftbed: stopped; what is written is whole"]
+
+
+def test_the_unexpected_is_one_line_and_a_log_file(tmp_path):
+    code = (
+        "import sys, shiftbed.results.place as place\n"
+        "def fail(*a, **k): raise RuntimeError('first\\nsecond')\n"
+        "place.place = fail\n"
+        "from shiftbed.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "place", "--id", "val=0.7", "--ood", "imagenet-v2=0.6"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        check=False,
+    )
+    (log,) = tmp_path.glob("shiftbed-*.log")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("shiftbed: unexpected error: RuntimeError: first; details")
+    assert str(log) in line
+    assert "Traceback" in log.read_text()
+
+
+def test_a_device_is_not_replaced():
+    done = shiftbed("report", "imagenet-testbed-2020", "-s", "objectnet", "-o", "/dev/null")
+    assert done.returncode == 2
+    assert "no regular file" in done.stderr
+    assert not os.path.isfile("/dev/null")
