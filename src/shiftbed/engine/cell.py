@@ -33,6 +33,7 @@ from shiftbed.engine.shared_backbone import answered, on_shared, part_features, 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.backends import Backend, choose_backend, with_halving
 from shiftbed.evaluation.models import Model, TorchModel, resolve
+from shiftbed.evaluation.models.dependencies import dependencies
 from shiftbed.evaluation.perturbations import NotApplicable, Perturbing
 from shiftbed.evaluation.predict import Pixels, part_of, predict_part
 from shiftbed.labels import LabelPolicy
@@ -179,6 +180,7 @@ def prepare(
         "label_policy": there.stored.label_policy,
         "fingerprint": there.stored.fingerprint,
         "identity": identity(model, given, setting.perturb),
+        "depends_on": dependencies(model.source) if isinstance(model.source, str) else {},
         "n": len(there.stored),
         **_provenance(),
         **model.details,
@@ -199,14 +201,20 @@ def check_applicable(
 
 
 def identity(
-    model: ModelSpec, options: Mapping[str, Any], perturb: Perturbing | None = None
+    model: ModelSpec,
+    options: Mapping[str, Any],
+    perturb: Perturbing | None = None,
+    *,
+    whole: bool = True,
 ) -> str | None:
     """SHA-256 of what the model is, so that predictions of another are never taken for its own.
 
-    Of an open model its content; else of its line, its options and the contents of its files.
-    Folders do not matter; a changed file, preprocessing or precision does, and so does anything
-    about the perturbation (its seed, its steps). What code a ``python:`` function runs is not
-    looked at. None where it cannot be known (a bare function).
+    Of an open model its content; else of its line, its options and the contents of all files that
+    its answers depend on: weights, external data, the source of ``python:`` code and what that
+    imports from beside it. Folders do not matter; a changed file, preprocessing or precision does,
+    and so does anything about the perturbation (its seed, its steps). None where it cannot be known
+    (a bare function). ``whole=False`` is what earlier versions kept, without code and files that
+    keys name.
     """
     if "identity" in model.details:
         return str(model.details["identity"])
@@ -224,6 +232,9 @@ def identity(
         if "weights" in model.options:
             contents.append(_digest(str(model.options["weights"])))
         parts = [prefix, contents, query, given]
+        others = dependencies(model.source) if whole else {}
+        if others:
+            parts.append({"files": others})
     if perturb is not None:
         parts.append(perturb.describe())
     text = json.dumps(parts, sort_keys=True)

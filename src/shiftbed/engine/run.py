@@ -184,6 +184,8 @@ def _same_models(
         details = None if perturb is None else perturb.describe()
         name = cell.model.name
         own = known[name] if perturb is None else identity(cell.model, options, perturb)
+        if "identity" in record and "depends_on" not in record:  # as earlier versions kept it
+            own = identity(cell.model, options, perturb, whole=False)
         if record.get("identity") in (None, own):
             kept.append(cell)
         elif record.get("perturbation") != details:

@@ -130,7 +130,7 @@ def _module(name: str) -> ModuleType:
     here = os.getcwd()  # modules in it can be imported, as with python -m
     sys.path.insert(0, here)
     try:
-        return importlib.import_module(name)
+        return _unchanged(importlib.import_module(name))
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InputError(f"no module {name!r} here ({here}) or installed") from None
@@ -138,6 +138,20 @@ def _module(name: str) -> ModuleType:
     finally:
         if here in sys.path:
             sys.path.remove(here)
+
+
+_sources: dict[str, str] = {}
+"""SHA-256 of the source files of modules as they were imported."""
+
+
+def _unchanged(module: ModuleType) -> ModuleType:
+    """Refuse a module whose source is no longer what this process runs."""
+    source = Path(getattr(module, "__file__", None) or "")
+    if source.suffix == ".py" and source.is_file():
+        now = digest(source)
+        if _sources.setdefault(str(source), now) != now:
+            raise InputError(f"{source.name} has changed since it was imported: start again")
+    return module
 
 
 def shown(name: str) -> str:
