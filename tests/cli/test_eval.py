@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import shiftbed as sb
+from shiftbed.results.stores import verify_store
+
 MODEL = """
 import numpy as np
 
@@ -91,7 +94,7 @@ def test_bad_images_are_named_and_never_count(folder):
     grey = np.full((30, 30), 40_000, dtype=np.uint16)
     Image.fromarray(grey).save(images / "a_red" / "sixteen_bit.png")
     done = shiftbed(folder, *COLOURS)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr  # more than one in a hundred
     found = json.loads(done.stdout)
     assert sorted(text.split(" ")[0] for text in found["unreadable"]) == [
         "a_red/truncated.jpg",
@@ -102,6 +105,34 @@ def test_bad_images_are_named_and_never_count(folder):
     stopped = shiftbed(folder, *COLOURS, "--on-unreadable", "stop", "--store", "other")
     assert stopped.returncode == 2
     assert "cannot read" in stopped.stderr
+
+
+def test_what_could_not_be_read_is_tried_again(folder, monkeypatch):
+    def evaluate(store):
+        look = {"size": (32, 32), "mean": (0, 0, 0), "std": (1, 1, 1)}
+        spec = "python:colour_models.py:colours"
+        return sb.evaluate(spec, "images", store=store, preprocessing=look)
+
+    monkeypatch.chdir(folder)
+    real, calls = Image.open, []
+
+    def fail_sometimes(*given, **options):
+        calls.append(1)
+        if len(calls) % 4 == 0:
+            raise OSError("the network is away")
+        return real(*given, **options)
+
+    monkeypatch.setattr(Image, "open", fail_sometimes)
+    first = evaluate("kept")
+    lost = first.frame["unreadable"][0]
+    assert lost > 5
+    assert first.incomplete
+    assert f"{lost} of 60 images could not be read" in str(first)
+    monkeypatch.setattr(Image, "open", real)
+    again = evaluate("kept")
+    assert not again.incomplete
+    assert again.frame.equals(evaluate("whole").frame)
+    assert verify_store("kept").whole
 
 
 def test_a_changed_image_is_another_test_set(folder):

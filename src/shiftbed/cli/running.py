@@ -33,7 +33,7 @@ def run(
         return
     with Progress(quiet=json) as bars:
         done = call(sb.run, given, dry_run=None, report=bars.part, announce=bars.cells)
-    show(done, json, failed=done.failed)
+    show(done, json, failed=done.incomplete)
 
 
 def eval_(
@@ -126,7 +126,7 @@ def eval_(
             report=bars.part,
             announce=bars.cells,
         )
-    show(done, json, failed=done.failed)
+    show(done, json, failed=done.incomplete)
 
 
 def score(

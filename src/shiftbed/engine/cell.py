@@ -148,7 +148,7 @@ def prepare(
     """
     old = store.cell(model.name, setting.id)
     if old is not None and "backend" in old:
-        if old.get("status") == "failed":
+        if old.get("status") == "failed" or old.get("unreadable"):  # those are tried again
             again = {key: value for key, value in old.items() if key != "error"}
             store.write_cell(model.name, setting.id, again | {"status": "running"})
         return old

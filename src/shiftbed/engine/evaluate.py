@@ -56,6 +56,11 @@ class Evaluated(Result):
         return self.summary.failed
 
     @property
+    def incomplete(self) -> bool:
+        """Whether a cell failed, or too many of its images could not be read."""
+        return bool(self.failed or self.summary.unreadable)
+
+    @property
     def ready(self) -> list[str]:
         """Ids of the settings in which at least one of the models has been evaluated."""
         done = {setting for _, setting in self.summary.complete}
@@ -116,6 +121,7 @@ class Evaluated(Result):
         notes = [
             *sorted(set(self.summary.notes)),
             *(f"{setting}: {note}" for setting, said in self._said().items() for note in said),
+            *(f"{m} on {s}: {why}" for (m, s), why in self.summary.unreadable.items()),
             *(f"failed: {m} on {s}: {why}" for (m, s), why in self.failed.items()),
         ]
         yield score_table(title + more, self.frame, self.level, notes)
@@ -152,6 +158,7 @@ class Ran(Evaluated):
             f"{self.name}: {len(summary.complete)} cells complete, "
             f"{summary.images:,} images{rate}.",
             *sorted(set(summary.notes)),
+            *(f"{m} on {s}: {why}" for (m, s), why in summary.unreadable.items()),
             *(f"failed: {m} on {s}: {why}" for (m, s), why in summary.failed.items()),
             f"Scores: shiftbed score {self.store.files.root}",
         ]

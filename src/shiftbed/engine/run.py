@@ -27,6 +27,10 @@ from shiftbed.store import PredictionStore
 RUNNERS = ("local", "processes", "ray")
 
 
+MOST_UNREADABLE = 0.01
+"""Share of a test set's images that may be unreadable without the run counting as failed."""
+
+
 @dataclass(kw_only=True)
 class Summary:
     """How a run ended."""
@@ -39,6 +43,8 @@ class Summary:
     cell_seconds: dict[tuple[str, str], float] = field(default_factory=dict)
     """Workers' seconds per cell, in this run."""
     notes: list[str] = field(default_factory=list)
+    unreadable: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Complete cells of which more than ``MOST_UNREADABLE`` of the images could not be read."""
     not_applicable: set[tuple[str, str]] = field(default_factory=set)
     """Failed cells that their model cannot have, such as an attack on one without gradients."""
 
@@ -60,17 +66,24 @@ def plan(spec: RunSpec, store: PredictionStore) -> tuple[list[CellPlan], dict[st
         except InputError as error:
             broken[setting.id] = str(error)
             continue
-        cells += [
-            CellPlan(
-                model=model,
-                setting=setting,
-                n=n,
-                missing=tuple(store.missing(model.name, setting.id, ranges(n))),
+        for model in spec.models:
+            missing = store.missing(model.name, setting.id, ranges(n))
+            missing += _unread(store, model.name, setting.id)
+            cells.append(
+                CellPlan(model=model, setting=setting, n=n, missing=tuple(sorted(missing)))
             )
-            for model in spec.models
-        ]
     cells.sort(key=lambda cell: [m.name for m in spec.models].index(cell.model.name))
     return cells, broken
+
+
+def _unread(store: PredictionStore, model: str, setting: str) -> list[tuple[int, int]]:
+    """Parts with images that could not be read: they are tried again."""
+    record = store.cell(model, setting)
+    if record is None or (record.get("status") == "complete" and not record.get("unreadable")):
+        return []
+    parts = store.parts(model, setting)
+    found = ((part, store.read_range(model, setting, part, ["class_1"])) for part in parts)
+    return [part for part, frame in found if frame["class_1"].null_count()]
 
 
 def run_spec(
@@ -295,6 +308,13 @@ def _finish(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
         record = store.cell(*cell.key) or {}
         if record.get("status") != "complete":
             _complete(store, cell, record, summary)
+            record = store.cell(*cell.key) or {}
+        lost = len(record.get("unreadable", ()))
+        if lost > MOST_UNREADABLE * cell.n:
+            summary.unreadable[cell.key] = (
+                f"{lost} of {cell.n} images could not be read; the score is of the rest, and the "
+                "same command tries them again"
+            )
 
 
 def _complete(
@@ -307,8 +327,9 @@ def _complete(
     kept = {key: value for key, value in record.items() if key != "error"}
     spent = record.get("wall_seconds", 0.0) + summary.cell_seconds.get(cell.key, 0.0)
     kept |= {"status": "complete", "wall_seconds": round(spent, 3)}
+    kept.pop("unreadable", None)  # these were tried again
     if unreadable:
-        kept["unreadable"] = sorted({*record.get("unreadable", []), *unreadable})
+        kept["unreadable"] = sorted(set(unreadable))
     if warnings:
         kept["warnings"] = sorted({*record.get("warnings", []), *warnings})
     store.write_cell(*cell.key, kept)

@@ -81,7 +81,7 @@ class PredictionStore:
         """``None`` for a store in memory, gone with the object."""
         self.files = open_files(path, **options)
         self._sums: dict[str, str] = {}
-        """Checksums of parts by file name, as this object wrote or read them."""
+        """Checksums of parts by file name, as records say."""
         self._read_batches: dict[str, list[dict[str, Any]]] = {}
         self.damage: dict[str, str] = {}
         """What was found damaged and left out while reading, by file."""
@@ -148,17 +148,13 @@ class PredictionStore:
         return Damaged(f"{self.files.root}/{name} is damaged: {why} (see 'shiftbed store scrub')")
 
     def write_part_file(self, name: str, frame: pl.DataFrame) -> None:
-        data = write_part(frame)
-        self._write(name, data)
-        self._sums[name] = _digest(data)
+        self._write(name, write_part(frame))
+        self._sums.pop(name, None)
 
     def part_sums(self, folder: str) -> dict[str, str]:
         """The checksums of the parts in a folder, by file name: what a finished record keeps."""
-        names = [f"{folder}/{part_name(*part)}" for part in self.parts_in(folder)]
-        return {
-            name.rpartition("/")[2]: self._sums.get(name) or _digest(self.files.read(name))
-            for name in names
-        }
+        names = [part_name(*part) for part in self.parts_in(folder)]
+        return {name: _digest(self.files.read(f"{folder}/{name}")) for name in names}
 
     def part_bytes(self, model: str, setting: str, part: Range) -> bytes:
         """A part's file, checked against the cell's record."""
