@@ -121,7 +121,7 @@ def test_the_converted_network_knows_dogs_and_guitars(monkeypatch):
 @pytest.mark.slow
 def test_a_miniature_twice_and_killed(tmp_path, pacs):
     """The same tables from two runs, and from one that was killed and run again."""
-    command = [sys.executable, "-m", "examples.pacs", "--profile", "tiny", "--bootstrap", "20"]
+    command = [sys.executable, "-m", "examples.pacs", "--profile", "tiny", "--bootstrap", "100"]
     command += ["--data", str(pacs)]
     given = {"cwd": ROOT, "env": os.environ | {"OMP_NUM_THREADS": "1"}, "text": True}
     given |= {"timeout": 900, "capture_output": True}
