@@ -12,7 +12,7 @@ import shiftbed as sb
 from shiftbed.errors import InputError
 from shiftbed.results.stores import clean_store, scrub_store, verify_store
 from shiftbed.store import PredictionStore, collect_garbage, part_from_top, verify
-from shiftbed.store.store import Damaged
+from shiftbed.store.sealing import Damaged
 from tools.bitflip import flip, look, make_store
 
 

@@ -23,7 +23,7 @@ from shiftbed.display import Result, Table, between, number, percent, records
 from shiftbed.errors import unknown
 from shiftbed.store import Answers, PredictionStore, StoredTestSet, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
-from shiftbed.store.store import Damaged
+from shiftbed.store.sealing import Damaged
 
 _NEEDS = {
     "top1": ["class_1"],

@@ -1,6 +1,5 @@
 """Is everything there, once, and whole? ``shiftbed store verify``, ``scrub`` and ``gc``."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +10,8 @@ from shiftbed.errors import InputError
 from shiftbed.store.names import part_name, part_range
 from shiftbed.store.parts import read_part
 from shiftbed.store.probes import probe_folder, probe_record_of, write_probe
-from shiftbed.store.store import SUM, Damaged, PredictionStore, cell_folder
+from shiftbed.store.sealing import Damaged, digest, is_sealed
+from shiftbed.store.store import PredictionStore, cell_folder
 
 Kind = Literal["missing", "duplicate", "damaged", "unreadable", "orphan", "leftover", "failed"]
 
@@ -82,7 +82,7 @@ def seal(store: PredictionStore) -> int:
             write_probe(store, record["model"], record["setting"], record["probe"], record)
         elif name.startswith("test_sets/"):
             data = store.files.read(f"{name.removesuffix('.json')}.parquet")
-            store.write_json(name, record | {"examples": store.digest(data)})
+            store.write_json(name, record | {"examples": digest(data)})
         else:
             store.write_json(name, record)
     return len(todo)
@@ -91,7 +91,7 @@ def seal(store: PredictionStore) -> int:
 def _is_sealed(store: PredictionStore, name: str, record: dict[str, Any]) -> bool:
     if "#" in name:  # a batch is named by its checksum
         return record.get("status") != "complete" or "sums" in record
-    if SUM not in json.loads(store.files.read(name)):
+    if not is_sealed(store.files.read(name)):
         return False
     if name.startswith(("cells/", "probes/")):
         return record.get("status") != "complete" or "sums" in record

@@ -11,7 +11,6 @@ and run again leaves the same files as one that was not, and two writers of one 
 bytes. polars and DuckDB read ``predictions/**/*.parquet`` with ``hive_partitioning`` directly.
 """
 
-import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping
@@ -30,10 +29,9 @@ from shiftbed.records import Setting, older_setting
 from shiftbed.store.files import MemoryFiles, open_files
 from shiftbed.store.names import encode, part_name, part_range
 from shiftbed.store.parts import read_part, write_part
+from shiftbed.store.sealing import Damaged, digest, opened, sealed
 
 FORMAT = 1
-SUM = "sha256"
-"""The key under which a JSON file keeps the checksum of the rest of it."""
 Range = tuple[int, int]
 Key = tuple[str, str]
 
@@ -63,10 +61,6 @@ class StoredTestSet:
     def judge(self, predicted: NDArray[Any]) -> Judged:
         """Which answers (n,) are right, and which examples have a label at all."""
         return judge(predicted, self.labels if self.label_sets is None else self.label_sets)
-
-
-class Damaged(InputError):
-    """A file of a store is not what was written."""
 
 
 class PredictionStore:
@@ -107,7 +101,7 @@ class PredictionStore:
     def begin(self) -> None:
         """Make the store, if it is not there."""
         if not self.files.exists("store.json"):
-            self.files.write("store.json", _json({"format": FORMAT}))
+            self.files.write("store.json", sealed({"format": FORMAT}))
 
     def _write(self, name: str, data: bytes) -> None:
         self.begin()
@@ -117,30 +111,19 @@ class PredictionStore:
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """A record, with its own checksum in it."""
-        self._write(name, _json(value))
+        self._write(name, sealed(value))
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A record, refused if it is not what was written; older ones have no checksum."""
         try:
-            found = json.loads(self.files.read(name))
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise self._damaged(name, "it is no JSON object")
-        kept = found.pop(SUM, None)
-        if kept is not None and kept != _digest(_plain(found)):
-            raise self._damaged(name)
-        return found
-
-    @staticmethod
-    def digest(data: bytes) -> str:
-        """SHA-256, in hex."""
-        return _digest(data)
+            return opened(self.files.read(name))
+        except Damaged as error:
+            raise self._damaged(name, str(error)) from None
 
     def read_bytes(self, name: str, checksum: str | None) -> bytes:
         """A file, refused if its SHA-256 is not the one recorded (None: none is)."""
         data = self.files.read(name)
-        if checksum is not None and _digest(data) != checksum:
+        if checksum is not None and digest(data) != checksum:
             raise self._damaged(name)
         return data
 
@@ -154,7 +137,7 @@ class PredictionStore:
     def part_sums(self, folder: str) -> dict[str, str]:
         """The checksums of the parts in a folder, by file name: what a finished record keeps."""
         names = [part_name(*part) for part in self.parts_in(folder)]
-        return {name: _digest(self.files.read(f"{folder}/{name}")) for name in names}
+        return {name: digest(self.files.read(f"{folder}/{name}")) for name in names}
 
     def part_bytes(self, model: str, setting: str, part: Range) -> bytes:
         """A part's file, checked against the cell's record."""
@@ -194,7 +177,7 @@ class PredictionStore:
         self._write(f"{name}.parquet", buffer.getvalue())
         about = {
             "setting": test_set.setting,
-            "examples": _digest(buffer.getvalue()),
+            "examples": digest(buffer.getvalue()),
             "n": len(test_set),
             "fingerprint": test_set.fingerprint,
             "label_policy": test_set.label_policy,
@@ -295,7 +278,7 @@ class PredictionStore:
         batch = [self._record(m, s, record) for m, s, record in cells]
         if batch:
             data = json.dumps(batch, ensure_ascii=False, sort_keys=True).encode()
-            name = hashlib.sha256(data).hexdigest()[:16]
+            name = digest(data)[:16]
             self._write(f"cells/batch-{name}.json", data)
 
     def cell(self, model: str, setting: str) -> dict[str, Any] | None:
@@ -314,9 +297,7 @@ class PredictionStore:
         """The records of a batch, whose name is its checksum; read once."""
         if name not in self._read_batches:
             data = self.files.read(name)
-            if not _digest(data).startswith(
-                name.removeprefix("cells/batch-").removesuffix(".json")
-            ):
+            if not digest(data).startswith(name.removeprefix("cells/batch-").removesuffix(".json")):
                 raise self._damaged(name, "its SHA-256 is not that of its name")
             try:
                 self._read_batches[name] = json.loads(data)
@@ -465,19 +446,3 @@ def cell_folder(model: str, setting: str) -> str:
 
 def _cell(model: str, setting: str) -> str:
     return f"cells/model={encode(model)}/setting={encode(setting)}.json"
-
-
-def _json(value: Mapping[str, Any]) -> bytes:
-    """Indented, with the checksum of the rest."""
-    plain = json.loads(json.dumps(value))
-    whole = {**plain, SUM: _digest(_plain(plain))}
-    return json.dumps(whole, indent=1, ensure_ascii=False, sort_keys=True).encode()
-
-
-def _plain(value: Mapping[str, Any]) -> bytes:
-    """The same bytes for the same record, however its file is laid out."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -11,7 +11,8 @@ from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
-from shiftbed.store.store import Damaged, StoredTestSet
+from shiftbed.store.sealing import Damaged
+from shiftbed.store.store import StoredTestSet
 from shiftbed.testbed.averages import with_averages
 from shiftbed.testbed.record import Testbed
 
