@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.baseline import Baseline, Line
 from shiftbed.analysis.intervals import benjamini_hochberg, clopper_pearson
+from shiftbed.display import counted
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures.axis import Axis, fit_axis, percent
 from shiftbed.figures.charts import Plane, Scatter, Trend
@@ -127,7 +128,7 @@ def plane(testbed: Testbed, shift: str | Shift, **options: Any) -> Plane:
         axes=(first, second, up),
         weights=(line.weights[0], line.weights[1]),
         intercept=line.intercept,
-        reading=f"The surface is the plane through {count(baseline.n)}; stems show each ρ.",
+        reading=f"The surface is the plane through {counted(baseline.n, 'model')}; stems show each ρ.",
     )
 
 
@@ -250,7 +251,14 @@ def _fit(
             f"{name}: {_equation(line)}" if name else _equation(line)
             for name, (line, _) in lines.items()
         ),
-        "notes": (*(f"{count(number)} {what}" for number, what in said if number), *caveats),
+        "notes": (
+            *(
+                f"{number:,} {'model' if number == 1 else 'models'} {what}"
+                for number, what in said
+                if number
+            ),
+            *caveats,
+        ),
         "citation": testbed.citation,
     }
     return _Fits(lines=lines, shown=shown, x=values[:-1, shown].T, measured=measured, fields=fields)
@@ -380,14 +388,6 @@ def _text(value: object) -> str:
 
 
 # --- words in and under the figure ----------------------------------------------------------------
-
-
-def count(models: int) -> str:
-    """
-    >>> count(1), count(1557)
-    ('1 model', '1,557 models')
-    """
-    return f"{models:,} model" + ("" if models == 1 else "s")
 
 
 def _listed(names: Iterable[Any], most: int = 3) -> str:
