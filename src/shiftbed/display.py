@@ -338,10 +338,10 @@ def p_value(value: float | None) -> str:
 
 def counted(n: int, what: str) -> str:
     """
-    >>> counted(1, "pair"), counted(2, "pair")
-    ('1 pair', '2 pairs')
+    >>> counted(1, "pair"), counted(1557, "pair")
+    ('1 pair', '1,557 pairs')
     """
-    return f"{n} {what}" + ("" if n == 1 else "s")
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
 def _missing(value: float | None) -> bool:

@@ -128,7 +128,7 @@ def plane(testbed: Testbed, shift: str | Shift, **options: Any) -> Plane:
         axes=(first, second, up),
         weights=(line.weights[0], line.weights[1]),
         intercept=line.intercept,
-        reading=f"The surface is the plane through {counted(baseline.n, 'model')}; stems show each ρ.",
+        reading=f"Surface: the plane through {counted(baseline.n, 'model')}. Stems show each ρ.",
     )
 
 
@@ -251,14 +251,7 @@ def _fit(
             f"{name}: {_equation(line)}" if name else _equation(line)
             for name, (line, _) in lines.items()
         ),
-        "notes": (
-            *(
-                f"{number:,} {'model' if number == 1 else 'models'} {what}"
-                for number, what in said
-                if number
-            ),
-            *caveats,
-        ),
+        "notes": (*(f"{counted(n, 'model')} {what}" for n, what in said if n), *caveats),
         "citation": testbed.citation,
     }
     return _Fits(lines=lines, shown=shown, x=values[:-1, shown].T, measured=measured, fields=fields)
