@@ -107,8 +107,9 @@ def _failed(path: Path, error: Exception) -> InputError | WriteError:
     reason = getattr(error, "strerror", None) or str(error)
     if isinstance(error, InputError):
         return error
-    bad = (PermissionError, IsADirectoryError, NotADirectoryError, FileNotFoundError, RuntimeError)
-    kind = InputError if isinstance(error, bad) else WriteError
+    place = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
+    bad = isinstance(error, (*place, PermissionError, RuntimeError))
+    kind = InputError if bad else WriteError
     return kind(f"cannot write {path}: {reason}")
 
 

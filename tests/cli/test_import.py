@@ -143,8 +143,13 @@ def test_a_store_is_cleaned(answers):
     found = in_process("store", "verify", "preds", "--json", cwd=answers)
     assert found.returncode == 1
     assert [one["kind"] for one in json.loads(found.stdout)["problems"]] == ["orphan"]
-    cleaned = in_process("store", "gc", "preds", "--json", cwd=answers)
-    assert json.loads(cleaned.stdout) == {"removed": ["predictions/stray.parquet"]}
+    young = in_process("store", "gc", "preds", "--json", cwd=answers)
+    assert json.loads(young.stdout) == {"removed": [], "dry_run": False}
+    for more, dry in ((("--dry-run",), True), ((), False)):
+        command = ("store", "gc", "preds", "--minimum-age", "0", *more, "--json")
+        cleaned = in_process(*command, cwd=answers)
+        said = {"removed": ["predictions/stray.parquet"], "dry_run": dry}
+        assert json.loads(cleaned.stdout) == said
     assert in_process("store", "verify", "preds", cwd=answers).returncode == 0
     one = in_process(
         *("store", "export", "preds", "--setting", "val", "--model", "mine", "-o", "x.csv"),

@@ -1,7 +1,6 @@
 """One model on one shift is told alike by every command, with all that a reader must know."""
 
 import json
-import re
 
 import numpy as np
 import polars as pl
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shiftbed as sb
+from shiftbed.page.document import data_of
 from shiftbed.page.findings import findings
 from shiftbed.results.caveats import caveat_notes, headline, judge
 from tests.conftest import SHIFT
@@ -51,8 +51,7 @@ def test_every_command_says_the_same(model, other, shift):
 def test_the_report_carries_the_same_of_every_model(imagenet):
     names = ["imagenet-a", "imagenet-v2", "objectnet", "ytbb"]
     made = sb.report(imagenet, shifts=names)
-    data = re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', made.page, re.S)
-    payload = json.loads(data[1])
+    payload = data_of(made.page)
     at = {name: i for i, name in enumerate(payload["models"]["name"])}
     judged = [shift for shift in payload["shifts"] if "robustness" in shift]
     assert {shift["name"] for shift in judged} == set(names)

@@ -37,7 +37,7 @@ def test_a_store_is_checked_and_cleaned(store, tmp_path):
     assert not found.whole
     assert found.to_dict()["problems"][0]["kind"] == "orphan"
     assert "1 problem" in str(found)
-    assert len(clean_store(store).frame) == 1
+    assert len(clean_store(store, minimum_age=0).frame) == 1
     assert verify_store(store).whole
 
 

@@ -128,7 +128,17 @@ def test_an_ensemble_finds_wrong_labels_hard(small, tmp_path):
     assert scores == dict(found.frame.select("example", "score").iter_rows())
     assert set(read_scores(kept["parquet"]).values()) == {0.0}
     table = pl.read_csv(kept["csv"])
-    assert table.columns == ["example", "label", "score", "consistency", "low", "high", "n"]
+    numbers = ["score", "consistency", "error", "low", "high", "n"]
+    assert table.columns == ["example", "label", *numbers]
+        "example",
+        "label",
+        "score",
+        "consistency",
+        "error",
+        "low",
+        "high",
+        "n",
+    ]
     assert (table["low"] <= table["consistency"]).all()
     assert (table["n"] == 2).all()
     hard = scores_of(kept["csv"], data.examples)

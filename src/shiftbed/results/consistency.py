@@ -13,7 +13,7 @@ from shiftbed.analysis.consistency import FrameSets, PmK, pm_k
 from shiftbed.display import Result, Table, between, percent, records
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy, read_class_map
-from shiftbed.records import Setting, older_setting
+from shiftbed.records import Setting
 from shiftbed.results.frame_files import FrameFiles, frame_key, read_frame_files
 from shiftbed.store import (
     UNDECIDED,
@@ -229,10 +229,9 @@ def _add_settings(
     policy: LabelPolicy | None,
 ) -> dict[int, StoredTestSet]:
     """A test set of anchors for every window: an answer is 1 if all within it is right, else 0."""
-    base = frames.record or older_setting(frames.setting)
+    base = frames.record or Setting(test_set=frames.setting)
     if policy is not None:
         base = base.under(policy)
-    base = replace(base, test_set=frames.record.test_set if frames.record else frames.setting)
     found = {}
     clean: Setting | None = None
     for k in windows:
