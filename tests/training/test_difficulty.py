@@ -130,15 +130,6 @@ def test_an_ensemble_finds_wrong_labels_hard(small, tmp_path):
     table = pl.read_csv(kept["csv"])
     numbers = ["score", "consistency", "error", "low", "high", "n"]
     assert table.columns == ["example", "label", *numbers]
-        "example",
-        "label",
-        "score",
-        "consistency",
-        "error",
-        "low",
-        "high",
-        "n",
-    ]
     assert (table["low"] <= table["consistency"]).all()
     assert (table["n"] == 2).all()
     hard = scores_of(kept["csv"], data.examples)
