@@ -187,11 +187,15 @@ class JointNoise:
     def covariances(self, *pairs: tuple[Floats, Floats]) -> list[Floats]:
         """(R,) each: Cov(Σ_s a_s da_s − g·dθ, Σ_s b_s da_s − g·dθ) per model, a and b (R, k+1)."""
         of_line = self.var_fit + self.carries * quadratic(self.reach, self.line_noise)
-        with_line = np.einsum("srp,rp,r->rs", self.mixed, self.reach, self.carries)
+        with_line = (self.mixed * self.reach).sum(axis=2) * self.carries
+        settings = range(len(self.diagonal))
+        blocks = [(s, t) for s in settings for t in settings if s == t or self.diagonal[s, t].any()]
         found = []
         for a, b in pairs:
-            alone = np.einsum("rs,rt,str->r", a, b, self.diagonal)
-            found.append(alone - ((a + b) * with_line).sum(axis=1) + of_line)
+            both = of_line - ((a + b).T * with_line).sum(axis=0)
+            for s, t in blocks:
+                both = both + a[:, s] * b[:, t] * self.diagonal[s, t]
+            found.append(both)
         return found
 
 
