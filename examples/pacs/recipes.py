@@ -89,7 +89,7 @@ validation = 0.1
 
 _HEADS = """
 [[grid]]
-name = "few-shot"
+name = "{name}"
 model = {models}
 start = "pretrained"
 data = {{name = "pacs/*", shots = {shots}}}
@@ -100,21 +100,6 @@ augmentation = {augmentations}
 views = 1
 checkpoints = {{keep = "head"}}
 seed = {seeds}
-"""
-
-_SEEDS = """
-[[grid]]
-name = "more-seeds"
-model = "python:examples.pacs.nets:{first}()"
-start = "pretrained"
-data = {{name = "pacs/*", shots = {shots}}}
-tune = "head"
-optimiser = {{name = "Adam", lr = {lr}}}
-steps = {steps}
-augmentation = {augmentations}
-views = 1
-checkpoints = {{keep = "head"}}
-seed = {more_seeds}
 """
 
 _LARGE = """
@@ -180,13 +165,17 @@ def texts(profile: Profile, data: Path) -> dict[str, str]:
     given |= {"data": data.absolute().as_posix(), "least": min(profile.shots)}
     given["models"] = listed(tuple(f"python:examples.pacs.nets:{n}()" for n in profile.backbones))
     given |= {"first": profile.backbones[0], "rate": profile.lr[-1]}
+    more = {"models": f'"python:examples.pacs.nets:{profile.backbones[0]}()"'}
+    more["seeds"] = given["more_seeds"]
     given["seeds"] = listed(tuple(range(profile.seeds)))
     head = _HEAD.format(**given)
     corrupted = f"{head}corruptions = {listed(profile.corruptions)}\n"
     attacks = f"attacks = {listed(profile.attacks)}\nattack_share = {profile.attack_share}\n"
     attacks += f"attack_options = {{steps = {profile.attack_steps}}}\n"
     found = {
-        "heads": corrupted + _HEADS.format(**given) + _SEEDS.format(**given),
+        "heads": corrupted
+        + _HEADS.format(**given, name="few-shot")
+        + _HEADS.format(**given | more, name="more-seeds"),
         "whole": corrupted.replace(f'"{profile.backend}"', '"torch"') + _WHOLE.format(**given),
         "attacked": head + attacks + _ATTACKED.format(**given),
     }

@@ -12,6 +12,7 @@ from scipy.stats import kendalltau
 import shiftbed as sb
 from shiftbed.results.groups import groups
 from shiftbed.results.single_and_multi import (
+    _jackknife,
     id_groups,
     rank_agreement,
     single_and_multi,
@@ -41,6 +42,13 @@ def test_rank_agreement_by_hand(mixes):
     assert table["group"].to_list() == ["A", "B"]
     assert table["tau"][0] == pytest.approx(kendalltau(single, multi).statistic)
     assert table["n"].to_list() == [30, 30]
+
+
+def test_perfect_agreement_has_no_interval():
+    for without in ([0.5, 0.6, 1.0], [1.0, 1.0, 1.0], [0.5, float("nan"), 0.6]):
+        assert np.isnan(_jackknife(0.9, without, 0.95)).all()
+    low, high = _jackknife(0.5, [0.45, 0.5, 0.55], 0.95)
+    assert -1 < low < 0.5 < high < 1
 
 
 def test_leaving_the_mixed_models_out(mixes):

@@ -228,11 +228,15 @@ def _units(testbed: Testbed, rows: NDArray[np.bool_]) -> list[NDArray[np.bool_]]
 
 
 def _jackknife(value: float, without: Sequence[float], level: float) -> tuple[float, float]:
-    """tanh(artanh τ ± t·√((F−1)/F Σ (artanh τ₍₎ − artanh τ)²)), F − 1 degrees of freedom."""
+    """tanh(artanh τ ± t·√((F−1)/F Σ (artanh τ₍₎ − artanh τ)²)), F − 1 degrees of freedom.
+
+    None (NaN) where τ, with or without some unit, is ±1 or undefined: artanh has no value there.
+    """
     count = len(without)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        centre, moved = np.arctanh(value), np.arctanh(np.asarray(without))
-        spread = float(np.sqrt((count - 1) / count * ((moved - centre) ** 2).sum()))
+    if not (np.abs([value, *without]) < 1.0).all():
+        return float("nan"), float("nan")
+    centre, moved = np.arctanh(value), np.arctanh(np.asarray(without))
+    spread = float(np.sqrt((count - 1) / count * ((moved - centre) ** 2).sum()))
     half = float(stdtrit(max(count - 1, 1), 0.5 + level / 2)) * spread
     return float(np.tanh(centre - half)), float(np.tanh(centre + half))
 

@@ -43,11 +43,10 @@ def verify(store: PredictionStore) -> list[Problem]:
     for name, record in records.items():
         if name.startswith("test_sets/"):
             setting = str(record.get("setting"))
-            problem = _problem(lambda s=setting: len(store.test_set(s)), f"test set {setting}")
-            if problem is None:
-                sizes[setting] = len(store.test_set(setting))
-            else:
-                problems.append(problem)
+            problem = _problem(
+                lambda s=setting: sizes.update({s: len(store.test_set(s))}), f"test set {setting}"
+            )
+            problems += [] if problem is None else [problem]
     cells = [one for name, one in records.items() if name.startswith("cells/")]
     for record in cells:
         model, setting = str(record.get("model")), str(record.get("setting"))

@@ -14,6 +14,7 @@ Installed packages are not followed: their versions are in the cell's record.
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -68,7 +69,7 @@ def code_files(name: str) -> list[Path]:
     todo = list(seen)
     while todo:
         path = todo.pop()
-        for imported in _imports(path, root.resolve()):
+        for imported in _imports(path, root.resolve(), digest(path)):
             for file in (*_beside(root, imported), *_beside(path.parent, imported)):
                 if file.resolve() not in seen:
                     seen[file.resolve()] = None
@@ -88,8 +89,14 @@ def _beside(root: Path, module: str) -> Iterator[Path]:
         at = at / part
 
 
-def _imports(path: Path, root: Path) -> Iterator[str]:
-    """Dotted names of what a file imports; ``from . import x`` as below its own folder."""
+@lru_cache(maxsize=512)
+def _imports(path: Path, root: Path, content: str) -> tuple[str, ...]:
+    """Dotted names of what a file with that content imports; read once, asked for every cell."""
+    return tuple(_imported(path, root))
+
+
+def _imported(path: Path, root: Path) -> Iterator[str]:
+    """The same; ``from . import x`` as below its own folder."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
