@@ -171,7 +171,8 @@ def _commands() -> str:
 
     root: Any = get_command(app)
     parts = ["# Commands", "", "Exit codes: 0 done, 1 done with failures, 2 bad input.", ""]
-    for name, command in sorted(root.commands.items()):
+    for name in sorted(root.commands):
+        command = root.full(name)
         parts += _command(f"shiftbed {name}", command)
         for sub, inner in sorted(getattr(command, "commands", {}).items()):
             parts += _command(f"shiftbed {name} {sub}", inner, level=3)

@@ -63,6 +63,7 @@ def test_the_function_takes_what_the_command_gives(monkeypatch, tmp_path, name):
         takes.bind(*given, **options)
         raise Called
 
+    function.__signature__ = takes
     monkeypatch.setattr(sb, name, function)
     done = CliRunner().invoke(app, COMMANDS[name].split())
     assert isinstance(done.exception, Called), done.exception or done.output

@@ -232,7 +232,7 @@ def test_the_unexpected_is_one_line_and_a_log_file(tmp_path):
     code = (
         "import sys, shiftbed.results.place as place\n"
         "def fail(*a, **k): raise RuntimeError('first\\nsecond')\n"
-        "place.place = fail\n"
+        "place.open_testbed = fail\n"
         "from shiftbed.cli import main; main()"
     )
     done = subprocess.run(

@@ -10,7 +10,8 @@ from typer import Argument, Option
 
 import shiftbed as sb
 from shiftbed.cli import options as opt
-from shiftbed.cli.output import call, show
+from shiftbed.cli.commands import Command
+from shiftbed.cli.output import show
 from shiftbed.errors import InputError
 
 testbeds = typer.Typer(help="List the published testbeds; 'testbeds show T' lists what is in one.")
@@ -38,20 +39,13 @@ def show_testbed(
     show(describe(testbed, settings=settings, models=models), json)
 
 
-def reproduce(
-    paper: str = Argument(help="taori2020, andreassen2021, fridovich2022, wenzel2022 or shi2023."),
-    predictions: list[Path] | None = Option(
-        None, help="A file of public per-image predictions (.npz) that the figure needs."
-    ),
-    only: str | None = Option(
-        None,
-        help="equal, 'follows from print', differs, 'not recomputable', 'not legible' or "
-        "'not printed'.",
-    ),
-    json: opt.AsJson = False,
-) -> None:
-    """Recompute every figure of a paper that the shipped tables can give, beside the printed."""
-    show(call(sb.reproduce, locals()), json)
+reproduce = Command(
+    "Recompute every figure of a paper that the shipped tables can give, beside the printed.",
+    paper=Argument(help="taori2020, andreassen2021, fridovich2022, wenzel2022 or shi2023."),
+    predictions="A file of public per-image predictions (.npz) that the figure needs.",
+    only="equal, 'follows from print', differs, 'not recomputable', 'not legible' or "
+    "'not printed'.",
+)
 
 
 @shifts.callback(invoke_without_command=True)

@@ -1,4 +1,4 @@
-"""``shiftbed corrupt`` and ``mce``: corrupted test sets on disk, and the error over all."""
+"""``shiftbed corrupt``: corrupted test sets on disk."""
 
 from functools import partial
 from pathlib import Path
@@ -60,24 +60,3 @@ def corrupt(
     with progress(quiet=json) as report:
         made = call(function, given, **own, report=report)
     show(made, json, failed=made.unreadable)
-
-
-def mce(
-    testbed: str = Argument(
-        opt.TESTBED, help="A prediction store, a testbed file or a published testbed."
-    ),
-    where: str | None = Option(None, help="memory or disk; needed where the testbed has both."),
-    clean: str | None = Option(None, help="The ID setting the corrupted ones were made of."),
-    reference: str = Option(
-        "alexnet-2019", help="alexnet-2019 (published errors), or a model of the testbed."
-    ),
-    corruptions: list[str] | None = Option(
-        None, "--corruption", help="Only these (default: the benchmark's fifteen)."
-    ),
-    models: opt.Models = None,
-    most: int = Option(20, help="Models to print.", min=1),
-    level: opt.Level = 0.95,
-    json: opt.AsJson = False,
-) -> None:
-    """Mean corruption error and relative mCE of models (100 = the reference)."""
-    show(call(sb.mce, locals()), json)

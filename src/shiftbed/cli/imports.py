@@ -1,14 +1,14 @@
 """Files in and out: ``shiftbed import``, ``captions``, and ``store`` with its verbs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-import shiftbed as sb
 from shiftbed.cli import options as opt
+from shiftbed.cli.commands import Command, Default, Read
 from shiftbed.cli.output import call, pairs, show
 from shiftbed.cli.progress import progress
 from shiftbed.errors import InputError
@@ -18,76 +18,9 @@ if TYPE_CHECKING:
     from shiftbed.records import Shift
 
 store = typer.Typer(help="Check, clean and exchange prediction stores.", no_args_is_help=True)
-Column = Annotated[str | None, Option(help="Its column, if the name is unusual.")]
 
 
-def import_(
-    results: list[Path] = Argument(
-        metavar="FILES",
-        help="Tables of accuracies (CSV, TSV, JSON, JSONL, Parquet), wide or long; timm or "
-        "open_clip result files; .npz predictions per image.",
-    ),
-    output: Path = Option(..., "--output", "-o", help="The testbed file to write."),
-    name: str | None = Option(None, help="The testbed's name."),
-    unit: list[str] | None = Option(
-        None,
-        help="fraction or percent (default: told by the numbers, file by file); NAME=fraction or "
-        "NAME=percent of one setting, model or file.",
-    ),
-    layout: str | None = Option(
-        None, help="wide, long, timm, open_clip or predictions (default: recognised)."
-    ),
-    columns: opt.Columns = None,
-    models: list[Path] | None = Option(
-        None, help="A table that describes the models: model, kind, in_fit_set, …"
-    ),
-    like: str | None = Option(
-        None, help="A testbed whose shifts, fit set and test-set sizes hold here too."
-    ),
-    level: float = Option(0.95, help="Confidence level of printed intervals, where n is missing."),
-    sizes: list[str] | None = Option(None, "--n", help="SETTING=IMAGES: test-set sizes."),
-    setting_names: list[str] | None = Option(
-        None, "--setting", help="NAME=SETTING: rename a setting (or a file's)."
-    ),
-    shifts: list[str] | None = Option(
-        None, "--shift", help="NAME=ID:OOD or NAME=ID+ID2:OOD: a shift to remember."
-    ),
-    fit: list[str] | None = Option(
-        None, "--fit", "--fit-on", help="Which models are baseline models: all, COLUMN=PATTERN."
-    ),
-    info: list[str] | None = Option(
-        None, help="A column of numbers that describes models and is no setting."
-    ),
-    ignore: list[str] | None = Option(None, help="A column not to read."),
-    source: str = Option("", help="Where the results come from."),
-    licence: str = Option("", help="Their licence."),
-    citation: str = Option("", help="What to cite."),
-    json: opt.AsJson = False,
-) -> None:
-    """Import results into a testbed file that every command takes as --testbed."""
-    given = locals()
-    from shiftbed.importing import save_testbed
-
-    bare = [one for one in unit or [] if "=" not in one]
-    named = [one for one in unit or [] if "=" in one]
-    if len(bare) > 1:
-        raise InputError(f"--unit: {' and '.join(bare)}; the others need names, NAME={bare[1]}")
-    bed = call(
-        sb.import_results,
-        given,
-        output=None,
-        name=name or output.stem,
-        unit=next(iter(bare), None),
-        units=pairs(named, "--unit", "NAME=percent"),
-        columns=opt.columns_by_role(columns),
-        sizes=_sizes(sizes),
-        setting_names=pairs(setting_names, "--setting", "NAME=SETTING"),
-        shifts=_shifts(shifts),
-    )
-    show(save_testbed(bed, output), json)
-
-
-def _sizes(texts: list[str] | None) -> dict[str, int]:
+def _sizes(texts: list[str], _: str) -> dict[str, int]:
     sizes = {}
     for setting, text in pairs(texts, "--n", "SETTING=IMAGES").items():
         if not text.isdigit() or int(text) == 0:
@@ -96,7 +29,7 @@ def _sizes(texts: list[str] | None) -> dict[str, int]:
     return sizes
 
 
-def _shifts(texts: list[str] | None) -> "list[Shift]":
+def _shifts(texts: list[str], _: str) -> "list[Shift]":
     from shiftbed.records import Shift
 
     shifts = []
@@ -110,25 +43,90 @@ def _shifts(texts: list[str] | None) -> "list[Shift]":
     return shifts
 
 
-def captions(
-    sources: list[str] = Argument(
-        help=".csv, .tsv, .parquet or .tar files of image–text pairs, or globs."
+def _import(function: Callable[..., Any], given: dict[str, Any]) -> None:
+    from shiftbed.importing import save_testbed
+
+    output, units = given.pop("output"), given.pop("unit") or []
+    bare = [one for one in units if "=" not in one]
+    of_one = [one for one in units if "=" in one]
+    if len(bare) > 1:
+        raise InputError(f"--unit: {' and '.join(bare)}; the others need names, NAME={bare[1]}")
+    given |= {"name": given["name"] or output.stem, "unit": next(iter(bare), None)}
+    bed = call(function, given, units=pairs(of_one, "--unit", "NAME=percent"))
+    show(save_testbed(bed, output), given["json"])
+
+
+import_ = Command(
+    "Import results into a testbed file that every command takes as --testbed.",
+    _import,
+    "import_results",
+    results=Annotated[
+        list[Path],
+        Argument(
+            metavar="FILES",
+            help="Tables of accuracies (CSV, TSV, JSON, JSONL, Parquet), wide or long; timm or "
+            "open_clip result files; .npz predictions per image.",
+        ),
+    ],
+    name="The testbed's name.",
+    unit=Annotated[
+        list[str],
+        Option(
+            help="fraction or percent (default: told by the numbers, file by file); NAME=fraction "
+            "or NAME=percent of one setting, model or file.",
+        ),
+    ],
+    units=None,
+    layout="wide, long, timm, open_clip or predictions (default: recognised).",
+    columns=Read(
+        Annotated[list[str], opt.SHARED["columns"]], lambda texts, _: opt.columns_by_role(texts)
     ),
-    classes: str = Option(help="Names and synonyms: a .csv, .json or .txt file, or imagenet-1k."),
-    output: Path = Option(..., "--output", "-o", help="Folder for the test set."),
-    min_matches: int = Option(100, help="Fewest matches of a class.", min=1),
-    per_class: int = Option(50, help="Test images per class.", min=1),
-    seed: int = Option(0, help="Seed of the draw."),
-    text_column: Column = None,
-    tags_column: Column = None,
-    id_column: Column = None,
-    json: opt.AsJson = False,
-) -> None:
-    """Make a balanced ID test set of captioned images, and the rows to keep out of training."""
-    given = locals()
-    with progress(quiet=json) as report:
-        made = call(sb.captions, given, progress=report)
-    show(made, json, failed=not made.test_examples)
+    models=Annotated[
+        list[Path], Option(help="A table that describes the models: model, kind, in_fit_set, …")
+    ],
+    like="A testbed whose shifts, fit set and test-set sizes hold here too.",
+    level="Confidence level of printed intervals, where n is missing.",
+    sizes=Read(Option("--n", help="SETTING=IMAGES: test-set sizes."), _sizes),
+    setting_names=Read(
+        Option("--setting", help="NAME=SETTING: rename a setting (or a file's)."),
+        lambda texts, _: pairs(texts, "--setting", "NAME=SETTING"),
+    ),
+    shifts=Read(
+        Option("--shift", help="NAME=ID:OOD or NAME=ID+ID2:OOD: a shift to remember."), _shifts
+    ),
+    fit=Option("--fit", "--fit-on", help="Which models are baseline models: all, COLUMN=PATTERN."),
+    info="A column of numbers that describes models and is no setting.",
+    ignore="A column not to read.",
+    source="Where the results come from.",
+    licence="Their licence.",
+    citation="What to cite.",
+    output=Default(
+        Annotated[Path, Option("--output", "-o", help="The testbed file to write.")], ...
+    ),
+)
+
+
+def _captions(function: Callable[..., Any], given: dict[str, Any]) -> None:
+    with progress(quiet=given["json"]) as report:
+        made = call(function, given, progress=report)
+    show(made, given["json"], failed=not made.test_examples)
+
+
+_COLUMN = "Its column, if the name is unusual."
+captions = Command(
+    "Make a balanced ID test set of captioned images, and the rows to keep out of training.",
+    _captions,
+    sources=Argument(help=".csv, .tsv, .parquet or .tar files of image–text pairs, or globs."),
+    classes=Annotated[
+        str, Option(help="Names and synonyms: a .csv, .json or .txt file, or imagenet-1k.")
+    ],
+    output=Option("--output", "-o", help="Folder for the test set."),
+    min_matches=Option(help="Fewest matches of a class.", min=1),
+    per_class=Option(help="Test images per class.", min=1),
+    seed="Seed of the draw.",
+    **dict.fromkeys(("text_column", "tags_column", "id_column"), _COLUMN),
+    progress=None,
+)
 
 
 @store.command()

@@ -5,8 +5,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from typer import Option
@@ -17,17 +16,18 @@ from shiftbed.cli import (
     imports,
     lines,
     pages,
-    predictions,
     probes,
     running,
     studies,
     training,
     weights,
 )
+from shiftbed.cli.commands import Command, Commands
 from shiftbed.errors import InputError, WriteError, brief, lacking
 
 app = typer.Typer(
     name="shiftbed",
+    cls=Commands,
     help="Is an image classifier robust to distribution shift, or merely accurate?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -37,19 +37,26 @@ app.add_typer(catalogue.testbeds, name="testbeds")
 app.add_typer(imports.store, name="store")
 app.add_typer(catalogue.shifts, name="shifts")
 app.add_typer(catalogue.data, name="data")
-COMMANDS: tuple[Callable[..., None], ...] = (
-    *(lines.place, lines.fit, lines.rank, lines.compare, lines.groups, lines.correlate),
-    *(predictions.similarity, predictions.estimate, predictions.mix),
-    *(studies.predictiveness, studies.predictors, studies.factors, studies.patterns),
-    *(studies.effects, lines.plan, pages.plot, pages.report, pages.serve, pages.card),
-    *(imports.import_, catalogue.reproduce, running.eval_, running.run, running.score),
-    *(training.train, training.difficulty, training.trajectories, training.transfer),
-    *(weights.interpolate, weights.soup, weights.linear),
-    *(probes.probe, predictions.consistency, imports.captions, corrupt.corrupt, corrupt.mce),
+COMMANDS: tuple[tuple[Any, str], ...] = (
+    *((lines, name) for name in ("place", "fit", "rank", "compare", "groups", "correlate")),
+    *((studies, name) for name in ("similarity", "estimate", "mix", "predictiveness")),
+    *((studies, name) for name in ("predictors", "factors", "patterns", "effects")),
+    *((lines, "plan"), (pages, "plot"), (pages, "report"), (pages, "serve"), (pages, "card")),
+    *((imports, "import_"), (catalogue, "reproduce")),
+    *((running, name) for name in ("eval_", "run", "score")),
+    *((training, "train"), (training, "difficulty"), (studies, "trajectories")),
+    *((studies, "transfer"), (weights, "interpolate"), (weights, "soup"), (weights, "linear")),
+    *((probes, "probe"), (studies, "consistency"), (imports, "captions")),
+    *((corrupt, "corrupt"), (studies, "mce")),
 )
 """In the order of ``--help``; the underscore of ``eval_`` and ``import_`` is Python's."""
-for command in COMMANDS:
-    app.command(command.__name__.rstrip("_"))(command)
+for module, key in COMMANDS:
+    command, name = getattr(module, key), key.rstrip("_")
+    if isinstance(command, Command):
+        Commands.lazy[name] = command
+        app.command(name, help=command.doc)(lambda: None)
+    else:
+        app.command(name)(command)
 
 
 @app.callback(invoke_without_command=True)

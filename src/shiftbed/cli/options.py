@@ -1,10 +1,10 @@
-"""Options that several commands share, each declared once.
+"""Options that several commands share, by the name of the parameter, each declared once.
 
-A parameter is named as the public function names it, whatever its option is called.
+A help text alone: its option is called as the parameter is, and has the parameter's type.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -14,74 +14,10 @@ TESTBED = "imagenet-testbed-2020"
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
 Level = Annotated[float, Option(help="Confidence level of intervals.")]
-Output = Annotated[
-    Path | None, Option("--output", "-o", help="Write the table: .parquet, .csv or .json.")
-]
-Figure = Annotated[Path | None, Option(help="Draw it: .png, .svg, .pdf or .html.")]
-Most = Annotated[int, Option("--most", "-n", help="How many rows to print.", min=1)]
-Resamples = Annotated[int, Option(help="Resamples for intervals.")]
-ResamplingSeed = Annotated[int, Option("--seed", help="Seed of the resampling.")]
-
-# Lines, and models against them
-TestbedName = Annotated[
-    str, Option("--testbed", "-t", help="A published testbed's name, or a testbed file.")
-]
-ShiftName = Annotated[str | None, Option("--shift", "-s", help="A shift of the testbed.")]
-Shifts = Annotated[list[str] | None, Option("--shift", "-s", help="Only these shifts.")]
-Ids = Annotated[list[str] | None, Option("--id", help="An ID setting (several make a plane).")]
-Ood = Annotated[str | None, Option("--ood", help="The OOD setting, with --id.")]
-ScaleName = Annotated[str, Option("--scale", help="linear, probit or logit.")]
-FitOn = Annotated[
-    list[str] | None,
-    Option(
-        "--fit-on",
-        help="Baseline models: fit-set (default), all, COLUMN=PATTERN or COLUMN!=PATTERN; "
-        "several must all hold.",
-    ),
-]
-Threshold = Annotated[float | None, Option(help="Fit only models with at least this ID accuracy.")]
-FullId = Annotated[bool, Option("--full-id", help="Use the whole ID set as x, not its class twin.")]
-Knee = Annotated[
-    str, Option(help="Where the line breaks in two: published, none, or an ID accuracy.")
-]
-Families = Annotated[
-    str,
-    Option(
-        help="Models of a family count as related (known) or as independent of each other (none)."
-    ),
-]
-Estimator = Annotated[
-    str,
-    Option("--fit", help="least-squares, or a robust fit to compare with: huber, theil-sen."),
-]
-Boundary = Annotated[
-    str,
-    Option("--on-boundary", help="Accuracies of exactly 0 or 1 in the fit: raise, drop or clip."),
-]
-Others = Annotated[
-    list[str] | None,
-    Option(
-        "--with",
-        help="Judge these models too: a published testbed's name, a testbed file, a store, or a "
-        "CSV, JSON, JSONL or Parquet file of results; repeatable.",
-    ),
-]
-Fdr = Annotated[float, Option(help="False discovery rate of 'out of line'.")]
-
-# Stores, and answers per image
 Store = Annotated[str, Argument(help="A prediction store.")]
 StoreFolder = Annotated[Path, Option(help="Where predictions are kept.")]
 Models = Annotated[list[str] | None, Option("--model", help="Only these models.")]
-Settings = Annotated[list[str] | None, Option("--setting", help="Only these settings.")]
-ModelsShort = Annotated[list[str] | None, Option("--model", "-m", help="Only these models.")]
-Answers = Annotated[
-    str, Argument(help="ID predictions: a .npz file, or a store or file with --id and --ood.")
-]
-OodAnswers = Annotated[str | None, Argument(help="OOD predictions; labels are not needed.")]
-IdSetting = Annotated[str | None, Option("--id", help="ID setting.")]
-OodSetting = Annotated[str | None, Option("--ood", help="OOD setting.")]
-
-# Classes of a model, and of a test set
+ModelsShort = Option("--model", "-m", help="Only these models.")
 Subset = Annotated[
     str | None, Option("--subset", help="Only these classes: 1,5,7 or a file of indices.")
 ]
@@ -95,8 +31,7 @@ ClassMap = Annotated[
 How = Annotated[
     str | None, Option(help="Combine mapped classes by max (default), mean, sum or max-logit.")
 ]
-
-# (ID, OOD) pairs of many networks
+Shifts = Option("--shift", "-s", help="Only these shifts.")
 Pairs = Annotated[
     str,
     Argument(
@@ -104,29 +39,6 @@ Pairs = Annotated[
         "(CSV, Parquet, JSON) with the columns task, id, ood, model, where, metric and value."
     ),
 ]
-Kinds = Annotated[list[str] | None, Option("--kind", help="Only these types of shift.")]
-Tasks = Annotated[list[str] | None, Option("--task", help="Only these tasks.")]
-Also = Annotated[
-    list[str] | None, Option(help="Settings of a testbed that are further ID metrics.")
-]
-Only = Annotated[
-    list[str] | None,
-    Option(help="Only networks with COLUMN=PATTERN in their recipe; several must all hold."),
-]
-
-Checkpoint = Annotated[
-    str,
-    Option(
-        help="Which checkpoint of a run is its network: last, or the one with the lowest ID error "
-        "on validation or test data (id-validation, id-test)."
-    ),
-]
-Attacks = Annotated[
-    str | None,
-    Option(help="Error under attacks: their mean, each one apart, or both."),
-]
-
-# Running models
 ModelName = Annotated[
     str, Argument(metavar="MODEL", help="A model, such as timm:resnet18 or onnx:FILE.")
 ]
@@ -150,15 +62,58 @@ Metrics = Annotated[
         "probes amplitude_hff, phase_cd, pixel_within_hff, jacobian_norm, …",
     ),
 ]
-Columns = Annotated[
-    list[str] | None,
-    Option(
+
+SHARED: dict[str, Any] = {
+    "json": AsJson,
+    "output": Annotated[
+        Path, Option("--output", "-o", help="Write the table: .parquet, .csv or .json.")
+    ],
+    "figure": Annotated[Path, Option(help="Draw it: .png, .svg, .pdf or .html.")],
+    "level": "Confidence level of intervals.",
+    "most": Option("--most", "-n", help="How many rows to print.", min=1),
+    "bootstrap": "Resamples for intervals.",
+    "seed": "Seed of the resampling.",
+    "testbed": Option("--testbed", "-t", help="A published testbed's name, or a testbed file."),
+    "shift": Option("--shift", "-s", help="A shift of the testbed."),
+    "shifts": Shifts,
+    "id": "An ID setting (several make a plane).",
+    "ood": "The OOD setting, with --id.",
+    "scale": "linear, probit or logit.",
+    "fit_on": "Baseline models: fit-set (default), all, COLUMN=PATTERN or COLUMN!=PATTERN; several "
+    "must all hold.",
+    "threshold": "Fit only models with at least this ID accuracy.",
+    "full_id": "Use the whole ID set as x, not its class twin.",
+    "knee": "Where the line breaks in two: published, none, or an ID accuracy.",
+    "families": "Models of a family count as related (known) or as independent of each other "
+    "(none).",
+    "estimator": Option(
+        "--fit", help="least-squares, or a robust fit to compare with: huber, theil-sen."
+    ),
+    "on_boundary": "Accuracies of exactly 0 or 1 in the fit: raise, drop or clip.",
+    "others": Option(
+        "--with",
+        help="Judge these models too: a published testbed's name, a testbed file, a store, or a "
+        "CSV, JSON, JSONL or Parquet file of results; repeatable.",
+    ),
+    "fdr": "False discovery rate of 'out of line'.",
+    "store": Store,
+    "models": Option("--model", help="Only these models."),
+    "settings": Option("--setting", help="Only these settings."),
+    "metrics": Metrics,
+    "kind": "Only these types of shift.",
+    "task": "Only these tasks.",
+    "also": "Settings of a testbed that are further ID metrics.",
+    "only": "Only networks with COLUMN=PATTERN in their recipe; several must all hold.",
+    "checkpoint": "Which checkpoint of a run is its network: last, or the one with the lowest ID "
+    "error on validation or test data (id-validation, id-test).",
+    "attacks": "Error under attacks: their mean, each one apart, or both.",
+    "columns": Option(
         "--column",
         help="ROLE=COLUMN: what a column is, where its name does not say it, such as "
         "model=estimator (model, setting, value, correct, n, low, high, interval, metric, run, "
         "step, kind, in_fit_set, parent).",
     ),
-]
+}
 
 
 def columns_by_role(texts: list[str] | None) -> dict[str, list[str]]:

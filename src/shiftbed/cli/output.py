@@ -11,9 +11,6 @@ from shiftbed.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from shiftbed.results.charts import Charted
-
 T = TypeVar("T")
 TABLE_SUFFIXES = (".parquet", ".csv", ".json")
 
@@ -39,27 +36,6 @@ def call(function: Callable[..., T], given: Mapping[str, Any], **changed: Any) -
     """
     options = {**given, **changed, "json": None}
     return function(**{k: v for k, v in options.items() if v is not None and v != []})
-
-
-def study(
-    function: "Callable[..., Charted]",
-    given: Mapping[str, Any],
-    chart: Mapping[str, Any] | None = None,
-    **changed: Any,
-) -> None:
-    """Call a function; write its table and its ``chart`` to ``output`` and ``figure``; show it."""
-    output, figure, json = given["output"], given["figure"], given["json"]
-    check_files(output, figure)
-    result = call(function, given, **changed, output=None, figure=None)
-    if figure is not None:
-        from shiftbed.page import save
-
-        save(result.chart(**chart or {}), figure)
-    if output is not None:
-        write_table(result.frame, output)
-    show(result, json)
-    for path in () if json else filter(None, (output, figure)):
-        print(f"wrote {path}")
 
 
 def write_and_show(result: Result, output: Path | None, json: bool) -> None:

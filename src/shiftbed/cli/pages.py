@@ -1,81 +1,25 @@
 """``shiftbed plot``, ``report``, ``serve`` and ``card``: pictures, the page, a model card."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
-import shiftbed as sb
 from shiftbed.cli import options as opt
+from shiftbed.cli.commands import Command, Default, Read, Silent
 from shiftbed.cli.output import call
 from shiftbed.errors import InputError
 
-Sources = Annotated[
-    list[str] | None,
-    Argument(
-        metavar="[TESTBED|STORE]...",
-        help="Published testbeds' names, testbed files, stores. Given several, the first one's "
-        "lines judge the models of the others.",
-        show_default=opt.TESTBED,
-    ),
-]
+Sources = Argument(
+    metavar="[TESTBED|STORE]...",
+    help="Published testbeds' names, testbed files, stores. Given several, the first one's lines "
+    "judge the models of the others.",
+    show_default=opt.TESTBED,
+)
 
 
-def plot(
-    output: Path = Option(
-        ..., "--output", "-o", help="A .png, .svg, .pdf or (interactive) .html file."
-    ),
-    source: opt.TestbedName = opt.TESTBED,
-    chart: str = Option(
-        "scatter",
-        help="scatter, relative, synthetic, grid, multiples, trajectories, severities, "
-        "similarity, predictiveness, factors, patterns, reliability or probes.",
-    ),
-    shift: opt.ShiftName = None,
-    id: opt.Ids = None,
-    ood: opt.Ood = None,
-    scale: opt.ScaleName = "logit",
-    fit_on: opt.FitOn = None,
-    threshold: opt.Threshold = None,
-    full_id: opt.FullId = False,
-    knee: opt.Knee = "published",
-    on_boundary: opt.Boundary = "raise",
-    by: str | None = Option(None, help="One line per value of this column."),
-    colour: str | None = Option(None, help="Column that colours the models."),
-    highlight: list[str] | None = Option(None, help="Models to mark and name."),
-    label: int = Option(6, help="How many of the models out of line (q ≤ 0.05) to name."),
-    level: float = Option(0.995, help="Level of the models' error bars."),
-    only: list[str] | None = Option(None, help="Draw only these models: COLUMN=PATTERN."),
-    models: list[str] | None = Option(None, "--models", help="Draw only this model; repeatable."),
-    run: list[str] | None = Option(None, help="Draw only this run's trajectory; repeatable."),
-    against: str | None = Option(
-        None, help="The shift on the x axis of a synthetic chart (default: the best correlated)."
-    ),
-    all: bool = Option(
-        False, "--all", help="The whole grid: every model in every setting, all severities."
-    ),
-    xlim: str | None = Option(None, help="LOW,HIGH of the x axis, accuracies such as 0.5,0.9."),
-    ylim: str | None = Option(None, help="LOW,HIGH of the y axis, likewise."),
-    others: opt.Others = None,
-    style: str | None = Option(
-        None,
-        help="paper (default), column or columns (as wide as one or two columns of a paper, "
-        "without title), or slides (larger type and lines).",
-    ),
-    dpi: int | None = Option(None, help="Resolution of a .png (default 300).", min=30, max=1200),
-) -> None:
-    """Draw a shift: models with error bars, the line with its band, y = x, outliers named.
-
-    With --chart, any other chart of the report, of a testbed or a store.
-    """
-    given = locals()
-    path = call(sb.plot, given, xlim=_ends(xlim, "--xlim"), ylim=_ends(ylim, "--ylim"))
-    print(f"wrote {path}")
-
-
-def _ends(text: str | None, option: str) -> tuple[float, float] | None:
-    if text is None:
-        return None
+def _ends(text: str, option: str) -> tuple[float, float]:
     try:
         low, high = (float(part) for part in text.split(","))
     except ValueError:
@@ -83,54 +27,81 @@ def _ends(text: str | None, option: str) -> tuple[float, float] | None:
     return low, high
 
 
-def report(
-    sources: Sources = None,
-    output: Path = Option(Path("report.html"), "--output", "-o", help="The .html file to write."),
-    shifts: opt.Shifts = None,
-    fdr: opt.Fdr = 0.05,
-    on_boundary: opt.Boundary = "raise",
-    opening: Path | None = Option(
-        None, help="A text file whose paragraphs open the page, before what was found."
+plot = Silent(
+    """Draw a shift: models with error bars, the line with its band, y = x, outliers named.
+
+    With --chart, any other chart of the report, of a testbed or a store.
+    """,
+    lambda function, given: print(f"wrote {call(function, given)}"),
+    source=opt.SHARED["testbed"],
+    chart="scatter, relative, synthetic, grid, multiples, trajectories, severities, similarity, "
+    "predictiveness, factors, patterns, reliability or probes.",
+    output=Default(
+        Annotated[
+            Path,
+            Option("--output", "-o", help="A .png, .svg, .pdf or (interactive) .html file."),
+        ],
+        ...,
     ),
-) -> None:
-    """Write one offline page: what was found in words, then interactive views of it all."""
-    call(sb.report, locals()).print()
+    ax=None,
+    by="One line per value of this column.",
+    colour="Column that colours the models.",
+    highlight="Models to mark and name.",
+    label="How many of the models out of line (q ≤ 0.05) to name.",
+    level="Level of the models' error bars.",
+    only="Draw only these models: COLUMN=PATTERN.",
+    models=Option("--models", help="Draw only this model; repeatable."),
+    run="Draw only this run's trajectory; repeatable.",
+    against="The shift on the x axis of a synthetic chart (default: the best correlated).",
+    all="The whole grid: every model in every setting, all severities.",
+    xlim=Read("LOW,HIGH of the x axis, accuracies such as 0.5,0.9.", _ends),
+    ylim=Read("LOW,HIGH of the y axis, likewise.", _ends),
+    style="paper (default), column or columns (as wide as one or two columns of a paper, without "
+    "title), or slides (larger type and lines).",
+    dpi=Option(help="Resolution of a .png (default 300).", min=30, max=1200),
+)
+report = Silent(
+    "Write one offline page: what was found in words, then interactive views of it all.",
+    lambda function, given: call(function, given).print(),
+    sources=Sources,
+    output=Default(
+        Annotated[Path, Option("--output", "-o", help="The .html file to write.")],
+        Path("report.html"),
+    ),
+    opening=Annotated[
+        Path,
+        Option(help="A text file whose paragraphs open the page, before what was found."),
+    ],
+    refresh=None,
+)
 
 
-def serve(
-    sources: Sources = None,
-    host: str = Option("127.0.0.1", help="Address to listen on."),
-    port: int = Option(8000, help="Port; 0 takes a free one.", min=0, max=65535),
-    allow_remote: bool = Option(
-        False, "--allow-remote", help="Let others connect; the address then has a token."
-    ),
-    shifts: opt.Shifts = None,
-    fdr: opt.Fdr = 0.05,
-    on_boundary: opt.Boundary = "raise",
-) -> None:
-    """Serve the page, read-only, and rebuild it while a run writes to the store."""
-    site = call(sb.serve, locals())
+def _serve(function: Callable[..., Any], given: dict[str, Any]) -> None:
+    site = call(function, given)
     print(f"serving {', '.join(site.sources)} at {site.address} (Ctrl-C ends)", flush=True)
     site.run()
     print("ended")
 
 
-def card(
-    model: str = Argument(help="A model of the testbed."),
-    testbed: opt.TestbedName = opt.TESTBED,
-    output: Path | None = Option(
-        None, "--output", "-o", help="A .md or .html file (default: Markdown, printed)."
-    ),
-    shifts: opt.Shifts = None,
-    others: opt.Others = None,
-    on_boundary: opt.Boundary = "raise",
-    fdr: opt.Fdr = 0.05,
-    level: opt.Level = 0.95,
-    json: opt.AsJson = False,
-) -> None:
-    """A section for a model card: accuracies, ρ with intervals, label policies, caveats."""
-    made = call(sb.card, locals())
-    if json:
-        print(made.to_json())
-        return
-    print(f"wrote {output}" if output else made.to_markdown().rstrip("\n"))
+serve = Silent(
+    "Serve the page, read-only, and rebuild it while a run writes to the store.",
+    _serve,
+    sources=Sources,
+    host="Address to listen on.",
+    port=Option(help="Port; 0 takes a free one.", min=0, max=65535),
+    allow_remote="Let others connect; the address then has a token.",
+)
+
+
+def _card(function: Callable[..., Any], given: dict[str, Any]) -> None:
+    made = call(function, given)
+    wrote = f"wrote {given['output']}" if given["output"] else made.to_markdown().rstrip("\n")
+    print(made.to_json() if given["json"] else wrote)
+
+
+card = Command(
+    "A section for a model card: accuracies, ρ with intervals, label policies, caveats.",
+    _card,
+    model=Argument(help="A model of the testbed."),
+    output=Option("--output", "-o", help="A .md or .html file (default: Markdown, printed)."),
+)

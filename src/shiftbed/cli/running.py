@@ -7,6 +7,7 @@ from typer import Argument, Option
 
 import shiftbed as sb
 from shiftbed.cli import options as opt
+from shiftbed.cli.commands import Command
 from shiftbed.cli.imports import class_indices
 from shiftbed.cli.output import call, show, values
 from shiftbed.cli.progress import Progress
@@ -129,16 +130,7 @@ def eval_(
     show(done, json, failed=done.incomplete)
 
 
-def score(
-    store: opt.Store,
-    metrics: opt.Metrics = None,
-    models: opt.Models = None,
-    settings: opt.Settings = None,
-    level: opt.Level = 0.95,
-    json: opt.AsJson = False,
-) -> None:
-    """Score a store: any metric of any cell, from the predictions kept."""
-    show(call(sb.score, locals()), json)
+score = Command("Score a store: any metric of any cell, from the predictions kept.")
 
 
 def _labels(

@@ -21,7 +21,7 @@ from shiftbed.results.joint_answers import (
     mean_probabilities,
     open_two,
 )
-from shiftbed.scales import LOGIT, Scale
+from shiftbed.scales import Scale
 from shiftbed.testbed import Testbed, choose, open_testbed, testbed_from_store
 from shiftbed.testbed.select import Choice
 
@@ -36,7 +36,7 @@ def mix(
     id: str | None = None,
     ood: str | None = None,
     model: Sequence[str] | None = None,
-    scale: str | Scale = LOGIT,
+    scale: str | Scale = "logit",
     fit_on: Choice = None,
     level: float = 0.95,
 ) -> "MadeClassifiers":

@@ -17,7 +17,7 @@ from shiftbed.display import Cell, Table, counted, interval, p_value, percent, p
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.caveats import badges, caveat_notes, failure_notes, in_words, judge
-from shiftbed.results.lines import Drawn, Source, adhoc, interval_notes
+from shiftbed.results.lines import TESTBED, Drawn, Source, adhoc, interval_notes
 from shiftbed.results.sensitivity import Sensitivity
 from shiftbed.results.sensitivity import sensitivity as sensitivity_of
 from shiftbed.scales import Scale
@@ -112,7 +112,7 @@ class Placed(Drawn):
 
 
 def place(
-    testbed: Source,
+    testbed: Source = TESTBED,
     id: Mapping[str, Value] | None = None,
     ood: Mapping[str, Value] | None = None,
     *,
