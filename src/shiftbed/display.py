@@ -13,7 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
     import polars as pl
@@ -182,6 +183,9 @@ class Table:
 class Result(ABC):
     """What a function of the package returns: numbers, and how they are shown."""
 
+    json_keys: ClassVar[str] = ""
+    """Attributes that are keys of the JSON; NAME=ATTRIBUTE where one is called otherwise."""
+
     frame: "pl.DataFrame"
     """The numbers, a row per thing that has one, each with its n and interval."""
     notes: tuple[str, ...] = ()
@@ -193,9 +197,10 @@ class Result(ABC):
     def tables(self) -> Iterable[Table]:
         """What a person sees."""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """What a program gets."""
+        """What a program gets: by default what ``json_keys`` names."""
+        pairs = (key.rpartition("=") for key in self.json_keys.split())
+        return {name or of.rpartition(".")[2]: plain(attrgetter(of)(self)) for name, _, of in pairs}
 
     def to_json(self) -> str:
         """``to_dict`` as JSON, as ``--json`` prints it; NaN and infinity become null."""
@@ -269,6 +274,17 @@ def _coloured(text: str) -> "Text":
     for words, style in _COLOURS.items():
         found.highlight_regex(words, style)
     return found
+
+
+def plain(value: Any) -> Any:
+    """Frames as rows and tuples as lists, as JSON has them."""
+    if hasattr(value, "iter_rows"):
+        return records(value)
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def clean(value: Any) -> Any:

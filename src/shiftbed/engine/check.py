@@ -44,6 +44,9 @@ class Cause:
 class PipelineCheck(Result):
     """The pipeline's accuracy beside the published one; the frame has the causes tried."""
 
+    json_keys = (
+        "model n measured published discrepancy low high likely not_interpretable_below agrees"
+    )
     model: str
     n: int
     measured: float
@@ -68,14 +71,7 @@ class PipelineCheck(Result):
         return self.low <= 0.0 <= self.high
 
     def to_dict(self) -> dict[str, Any]:
-        keys = ("model", "n", "measured", "published", "discrepancy", "low", "high")
-        return {
-            **{key: getattr(self, key) for key in keys},
-            "causes": [asdict(cause) for cause in self.causes],
-            "likely": self.likely,
-            "not_interpretable_below": self.not_interpretable_below,
-            "agrees": self.agrees,
-        }
+        return super().to_dict() | {"causes": [asdict(cause) for cause in self.causes]}
 
     def tables(self) -> Iterable[Table]:
         yield Table.of(

@@ -169,12 +169,10 @@ class Ran(Evaluated):
 class LeftToDo(Result):
     """What a run has left to do, cell by cell, with an estimate from the models' speed so far."""
 
+    json_keys = "jobs=frame broken done"
     name: str
     broken: Mapping[str, str]
     done: int
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"jobs": records(self.frame), "broken": dict(self.broken), "done": self.done}
 
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Any] = {name: name for name in ("model", "setting", "images", "parts")}

@@ -38,10 +38,8 @@ Log = Callable[[Mapping[str, float], int], None]
 class Monitored(Result):
     """What a monitor has seen: a row per step and setting; ρ where it is an OOD setting."""
 
+    json_keys = "run steps=frame"
     run: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"run": self.run, "steps": records(self.frame)}
 
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Any] = {

@@ -37,6 +37,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 class Card(Result):
     """What a card says; ``frame`` has the model's rows of ``Testbed.effective_robustness``."""
 
+    json_keys = "model opening rows=frame caveats citations"
     model: str
     opening: str
     accuracies: Table
@@ -49,15 +50,6 @@ class Card(Result):
     def tables(self) -> Iterable[Table]:
         opening = Table(title=f"Robustness of {self.model}", notes=(self.opening,))
         return [opening, self.accuracies, self.robustness, Table(notes=self.caveats)]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "opening": self.opening,
-            "rows": self.frame.to_dicts(),
-            "caveats": list(self.caveats),
-            "citations": list(self.citations),
-        }
 
     def to_svg(self) -> str:
         """ρ of every shift as a dot on its interval, with 0, the line, in the middle of them."""

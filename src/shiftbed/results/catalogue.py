@@ -243,6 +243,7 @@ def _item(one: dict[str, Any]) -> str:
 class DataCheck(Result):
     """Test sets of the catalogue that were recognised in a directory, a row each."""
 
+    json_keys = "directory found=frame gaps"
     directory: str
     gaps: tuple[str, ...]
     """What is missing of sets that have several parts."""
@@ -270,10 +271,6 @@ class DataCheck(Result):
             notes=self.notes,
             left=2,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        rows = list(self.frame.iter_rows(named=True))
-        return {"directory": self.directory, "found": rows, "gaps": list(self.gaps)}
 
 
 def check_data(directory: str | Path) -> DataCheck:

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.analysis.consistency import FrameSets, PmK, pm_k
-from shiftbed.display import Result, Table, between, percent, records
+from shiftbed.display import Result, Table, between, percent
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy, read_class_map
 from shiftbed.records import Setting
@@ -109,6 +109,10 @@ def consistency(
 class FrameConsistency(Result):
     """pm-k per model and k, and the frames that some model lacks."""
 
+    json_keys = (
+        "rule anchors frames frames_reviewed=reviewed anchors_without_labels=unlabelled "
+        "consistency=frame missing_frames=missing"
+    )
     setting: str
     label_policy: str
     rule: str
@@ -126,15 +130,7 @@ class FrameConsistency(Result):
     """Settings that were added to the store."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "rule": self.rule,
-            "anchors": self.anchors,
-            "frames": self.frames,
-            "frames_reviewed": self.reviewed,
-            "anchors_without_labels": list(self.unlabelled),
-            "consistency": records(self.frame),
-            "missing_frames": {name: list(own) for name, own in self.missing.items()},
-        } | ({"written": list(self.written)} if self.written else {})
+        return super().to_dict() | ({"written": list(self.written)} if self.written else {})
 
     def tables(self) -> Iterable[Table]:
         judged = {

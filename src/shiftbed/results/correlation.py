@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.dependence import clustered_pearson
-from shiftbed.display import Cell, Result, Table, number, records
+from shiftbed.display import Cell, Result, Table, number
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.lines import TESTBED, Source
 from shiftbed.testbed import choose, open_testbed
@@ -28,6 +27,7 @@ class Correlated(Result):
     synthetic, natural, r, low, high, n (models), units (what the interval takes as independent).
     """
 
+    json_keys = "testbed unit correlations=frame notes"
     testbed: str
     unit: str
 
@@ -37,10 +37,6 @@ class Correlated(Result):
         columns |= {name: (name, lambda r: number(r, 2)) for name in wide.columns[1:]}
         title = f"{self.testbed}: Pearson's r of ρ, synthetic × natural"
         return [Table.of(title, wide, columns, notes=self.notes)]
-
-    def to_dict(self) -> dict[str, Any]:
-        found = {"testbed": self.testbed, "unit": self.unit}
-        return found | {"correlations": records(self.frame), "notes": list(self.notes)}
 
 
 def correlate(

@@ -16,7 +16,7 @@ from shiftbed.analysis.corruption_error import (
     CorruptionError,
     corruption_error,
 )
-from shiftbed.display import Cell, Result, Table, between, percent, records
+from shiftbed.display import Cell, Result, Table, between, percent
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
@@ -53,6 +53,7 @@ def corrupted_settings(testbed: Testbed) -> dict[str, Corrupted]:
 class CorruptionErrors(Result):
     """A row per model: clean error, mCE and relative mCE with intervals, CE of each corruption."""
 
+    json_keys = "testbed reference models=frame"
     testbed: str
     reference: str
     corruptions: tuple[str, ...]
@@ -77,10 +78,6 @@ class CorruptionErrors(Result):
         more = len(self.frame) - self.most
         cut = (f"{more} more models; most={len(self.frame)} shows them.",) if more > 0 else ()
         yield Table.of(title, self.frame.head(self.most), columns, notes=(*self.notes, *cut))
-
-    def to_dict(self) -> dict[str, Any]:
-        rows = records(self.frame)
-        return {"testbed": self.testbed, "reference": self.reference, "models": rows}
 
 
 def mce(

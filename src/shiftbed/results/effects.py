@@ -176,6 +176,7 @@ def _remarks(
 class RecipeEffects(PairStudy):
     """One of the four tables of ``effects``, in ``frame``."""
 
+    json_keys = "source show rows=frame"
     source: str
     show: str
     title: str
@@ -190,8 +191,7 @@ class RecipeEffects(PairStudy):
         more: dict[str, Any] = {"alternative": self.alternative} if self.alternative else {}
         if self.by_task is not None and self.trend is not None:
             more |= {"predictiveness": records(self.by_task), "trend": records(self.trend)}
-        found = {"source": self.source, "show": self.show, "rows": records(self.frame)}
-        return found | more | self.networks_json() | {"notes": list(self.notes)}
+        return super().to_dict() | more
 
     def tables(self) -> Iterable[Table]:
         title = f"{self.source}: {self.title}"

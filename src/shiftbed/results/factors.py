@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.factors import Factors, factor_analysis
 from shiftbed.analysis.pairs import COLUMNS, network_table, settings_table
-from shiftbed.display import Table, counted, number, records
+from shiftbed.display import Table, counted, number, plain, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.pairs import PairStudy, Source, name_of, open_pairs
 from shiftbed.results.pairs.networks import said
@@ -92,33 +92,22 @@ def factors(
 class FactorStudy(PairStudy):
     """Factors of a study's metrics; ``frame`` has a row per metric and factor."""
 
+    json_keys = (
+        "source found.n metrics=found.columns factors=found.k found.chosen_by found.by_eigenvalue "
+        "found.by_parallel found.extraction found.rotation found.kaiser found.level loadings=frame "
+        "found.rmsr found.converged found.left_out"
+    )
     source: str
     found: Factors
 
     def to_dict(self) -> dict[str, Any]:
         found = self.found
-        as_they_are = ("by_eigenvalue", "by_parallel", "extraction", "rotation", "kaiser", "level")
-        return {
-            "source": self.source,
-            "n": found.n,
-            "metrics": list(found.columns),
-            "factors": found.k,
-            "chosen_by": found.chosen_by,
-            **{name: getattr(found, name) for name in as_they_are},
+        ends = {"value": found.variance, "low": found.variance_low, "high": found.variance_high}
+        return super().to_dict() | {
             "eigenvalues": records(eigenvalue_table(found)),
-            "loadings": records(self.frame),
-            "variance": {
-                "value": found.variance.tolist(),
-                "low": found.variance_low.tolist(),
-                "high": found.variance_high.tolist(),
-            },
-            "rmsr": found.rmsr,
-            "converged": found.converged,
-            "left_out": found.left_out,
+            "variance": plain(ends),
             "dropped": dict(found.dropped),
             "resampled": {"unit": found.resampled, "units": found.units, "draws": found.draws},
-            **self.networks_json(),
-            "notes": list(self.notes),
         }
 
     def tables(self) -> Iterable[Table]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.analysis.mixing import majority_vote, mixed, robustness_of
-from shiftbed.display import Table, interval, p_value, percent, points, records
+from shiftbed.display import Table, interval, p_value, percent, points
 from shiftbed.errors import InputError
 from shiftbed.results.charts import Charted
 from shiftbed.results.joint_answers import (
@@ -89,15 +89,12 @@ def mix(
 class MadeClassifiers(Charted):
     """Classifiers made of others; ``frame`` has a row for each, with accuracies and ρ."""
 
+    json_keys = "id=source ood=target scale models classifiers=frame"
     source: str
     target: str
     scale: str
     models: int
     """Models that the line goes through."""
-
-    def to_dict(self) -> dict[str, Any]:
-        about = {"id": self.source, "ood": self.target, "scale": self.scale}
-        return about | {"models": self.models, "classifiers": records(self.frame)}
 
     def tables(self) -> Iterable[Table]:
         notes = [

@@ -13,7 +13,7 @@ from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.patterns import PATTERNS, Pattern, Rules, classify
 from shiftbed.analysis.trust import Limits, Trust, trust_line
-from shiftbed.display import Row, Table, counted, number, percent, records
+from shiftbed.display import Row, Table, counted, number, percent
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.pairs import PairStudy, Source, name_of, open_pairs
 from shiftbed.results.pairs.networks import said
@@ -87,21 +87,11 @@ def patterns(
 class PatternStudy(PairStudy):
     """The pattern of every pair, a row each in ``frame``, and how often each occurs by task."""
 
+    json_keys = "source scale level pairs=frame counts"
     source: str
     scale: str
     level: float
     counts: pl.DataFrame
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "scale": self.scale,
-            "level": self.level,
-            "pairs": records(self.frame),
-            "counts": records(self.counts),
-            **self.networks_json(),
-            "notes": list(self.notes),
-        }
 
     def tables(self) -> Iterable[Table]:
         def why(row: Row) -> Any:

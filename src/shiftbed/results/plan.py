@@ -18,7 +18,7 @@ from shiftbed.analysis.planning import (
     power_of,
     smallest,
 )
-from shiftbed.display import Cell, Result, Row, Table, number, percent, points, records
+from shiftbed.display import Cell, Result, Row, Table, number, percent, points
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Shift
 from shiftbed.results.lines import TESTBED, Source
@@ -34,6 +34,12 @@ class Planned(Result):
     number is enough, or none matters) and the smallest ρ that is detected.
     """
 
+    json_keys = (
+        "testbed shift delta wanted_power design.level "
+        "design.accuracy design.models design.id_images "
+        "design.ood_images design.scatter design.interval "
+        "design.families flags answers=frame"
+    )
     testbed: str
     shift: str
     delta: float
@@ -64,14 +70,6 @@ class Planned(Result):
             f"{self.wanted_power:g} at level {self.design.level:g}"
         )
         return [Table.of(title, self.frame, columns, notes=self.notes)]
-
-    def to_dict(self) -> dict[str, Any]:
-        about = {"testbed": self.testbed, "shift": self.shift, "delta": self.delta}
-        about |= {"wanted_power": self.wanted_power}
-        keys = ["level", "accuracy", "models", "id_images", "ood_images", "scatter"]
-        keys += ["interval", "families"]
-        about |= {key: getattr(self.design, key) for key in keys} | {"flags": list(self.flags)}
-        return {**about, "answers": records(self.frame)}
 
 
 def plan(

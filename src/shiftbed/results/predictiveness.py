@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from shiftbed.display import Cell, Row, Table, counted, number, p_value, records
+from shiftbed.display import Cell, Row, Table, counted, number, p_value, plain, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.pairs import PairStudy, Source, name_of, notes_of, open_pairs
 from shiftbed.results.pairs.added import with_upstream
@@ -100,6 +100,10 @@ def predictiveness(
 class MetricPredictiveness(PairStudy):
     """How well metrics predict OOD error; ``frame`` is the table that was asked for."""
 
+    json_keys = (
+        "source study.found.method study.target study.given study.level study.unit "
+        "study.found.pairs"
+    )
     source: str
     study: Study
     show: str
@@ -107,30 +111,15 @@ class MetricPredictiveness(PairStudy):
 
     def to_dict(self) -> dict[str, Any]:
         of, whole = self.study, matrix(self.study)
-        found = {
-            "source": self.source,
-            "method": of.found.method,
-            "target": of.target,
-            "given": of.given,
-            "level": of.level,
-            "unit": of.unit,
-            "pairs": list(of.found.pairs),
+        arrays = ("metrics", "r", "low", "high", "pairs", "note")
+        grouped = {"by": self.by, "groups": records(self.frame)} if self.by is not None else {}
+        return super().to_dict() | {
             "tasks": list(dict.fromkeys(of.found.tasks)),
             "scores": records(scores(of)),
             "transfer": records(transfer(of)),
-            "matrix": {
-                "metrics": list(whole.metrics),
-                "r": whole.r.tolist(),
-                "low": whole.low.tolist(),
-                "high": whole.high.tolist(),
-                "pairs": whole.pairs.tolist(),
-                "note": [list(row) for row in whole.note],
-            },
-            **self.networks_json(),
-            "notes": list(self.notes),
+            "matrix": {name: plain(getattr(whole, name)) for name in arrays},
+            **grouped,
         }
-        grouped = {"by": self.by, "groups": records(self.frame)}
-        return found if self.by is None else found | grouped
 
     def tables(self) -> Iterable[Table]:
         found, of = self.study.found, self.study

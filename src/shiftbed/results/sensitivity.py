@@ -22,7 +22,6 @@ from shiftbed.display import (
     p_value,
     percent,
     points,
-    records,
 )
 from shiftbed.errors import InputError
 from shiftbed.records import Shift
@@ -38,6 +37,7 @@ class Sensitivity(Result):
     effective, low, high, p_value, why (not).
     """
 
+    json_keys = "shift choices low high sign_survives out_of_line rows=frame"
     model: str
     shift: str
     level: float
@@ -45,6 +45,11 @@ class Sensitivity(Result):
     @property
     def values(self) -> list[float]:
         return self.frame["effective"].drop_nulls().to_list()
+
+    @property
+    def choices(self) -> int:
+        """How many could be computed."""
+        return len(self.values)
 
     @property
     def low(self) -> float:
@@ -84,17 +89,6 @@ class Sensitivity(Result):
             "p": ("p_value", p_value),
         }
         return [Table.of(title, self.frame, columns, left=3)]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "shift": self.shift,
-            "choices": len(self.values),
-            "low": self.low,
-            "high": self.high,
-            "sign_survives": self.sign_survives,
-            "out_of_line": self.out_of_line,
-            "rows": records(self.frame),
-        }
 
 
 def sensitivity(

@@ -138,6 +138,10 @@ class Closeness:
 class ModelSimilarity(Charted):
     """How alike the models of a setting answer; ``frame`` has a row per pair of models."""
 
+    json_keys = (
+        "setting models counts.n counts.accuracy counts.dominance counts.agreement "
+        "counts.agreement_on_correctness counts.kappa notes"
+    )
     setting: str
     models: tuple[str, ...]
     counts: Similarity
@@ -151,21 +155,11 @@ class ModelSimilarity(Charted):
     most: int
 
     def to_dict(self) -> dict[str, Any]:
-        counts = self.counts
-        return {
-            "setting": self.setting,
-            "models": list(self.models),
-            "n": counts.n,
-            "accuracy": counts.accuracy.tolist(),
-            "dominance": counts.dominance.tolist(),
-            "agreement": None if counts.agreement is None else counts.agreement.tolist(),
-            "agreement_on_correctness": counts.agreement_on_correctness.tolist(),
-            "kappa": counts.kappa.tolist(),
+        return super().to_dict() | {
             "mean_dominance": vars(self.mean) | {"ratio": self.mean.ratio},
             **({"pairs": records(self.frame)} if self.every_pair else {}),
             **{name: records(frame) for name, (_, frame) in self.further.items()},
             **({} if self.closeness is None else {"triplets": self.closeness.to_dict()}),
-            "notes": list(self.notes),
         }
 
     def tables(self) -> Iterable[Table]:

@@ -27,6 +27,7 @@ _TWIN: dict[str, Any] = {
 class StoreCheck(Result):
     """Every problem of a store: kind, where it is, what is wrong."""
 
+    json_keys = "cells problems=frame unsealed sealed aside"
     store: str
     cells: int
     """How many (model, setting) cells the store has."""
@@ -64,15 +65,6 @@ class StoreCheck(Result):
                 f"{counted(len(self.aside), 'damaged file')} moved to quarantine/; run the command "
                 "that made them again."
             )
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "cells": self.cells,
-            "problems": list(self.frame.iter_rows(named=True)),
-            "unsealed": self.unsealed,
-            "sealed": self.sealed,
-            "aside": list(self.aside),
-        }
 
 
 def verify_store(store: str | Path | PredictionStore, *, seal: bool = False) -> StoreCheck:

@@ -15,6 +15,8 @@ from shiftbed.testbed import PUBLISHED, Testbed, open_testbed, published
 class Listed(Result):
     """The published testbeds, a row of ``frame`` each."""
 
+    json_keys = "testbeds=frame"
+
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Cell] = {
             "testbed": "testbed",
@@ -25,9 +27,6 @@ class Listed(Result):
             "licence": "licence",
         }
         return [Table.of("Published testbeds", self.frame, columns, notes=self.notes, left=2)]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"testbeds": records(self.frame)}
 
 
 def testbeds() -> Listed:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary
 from shiftbed.analysis.trajectory import HeldOutPeak, average_runs, held_out_peak
-from shiftbed.display import Cell, Row, Table, interval, number, percent, points, records
+from shiftbed.display import Cell, Row, Table, interval, number, percent, points
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.charts import Charted
@@ -114,6 +114,7 @@ class Trajectories(Charted):
     largest and largest_step (the plain maximum).
     """
 
+    json_keys = "line.shift fitted=line.n level runs=frame kinds curves"
     kinds: pl.DataFrame
     """A row per kind of run: kind, runs; start_rho, peak_rho, final_rho and lost_rho with ends over
     runs (start_low, …), step, rule; largest (of the mean over bins), largest_at, largest_std (over
@@ -129,11 +130,6 @@ class Trajectories(Charted):
     level: float
     over: str | None = None
     draw: Draw = "rho"
-
-    def to_dict(self) -> dict[str, Any]:
-        about = {"shift": self.line.shift, "fitted": self.line.n, "level": self.level}
-        parts = {"runs": self.frame, "kinds": self.kinds, "curves": self.curves}
-        return about | {name: records(frame) for name, frame in parts.items()}
 
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Cell] = {"kind": "kind", "runs": "runs"}

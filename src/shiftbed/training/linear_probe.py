@@ -244,6 +244,7 @@ def _checked(features: ArrayLike, labels: ArrayLike, classes: int | None) -> tup
 class LinearProbed(Result):
     """A network with the head of a linear probe; ``frame`` has its accuracy per setting."""
 
+    json_keys = "model=name file n_train penalty sweep.at_the_edge"
     name: str
     """What the model is called in the store."""
     model: TorchModel
@@ -272,15 +273,8 @@ class LinearProbed(Result):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "model": self.name,
-            "file": self.file,
-            "n_train": self.n_train,
-            "penalty": self.penalty,
-            "at_the_edge": self.sweep.at_the_edge,
-            "sweep": self._swept(),
-            "settings": records(self.frame.drop("model")),
-        }
+        settings = records(self.frame.drop("model"))
+        return super().to_dict() | {"sweep": self._swept(), "settings": settings}
 
     def tables(self) -> Iterable[Table]:
         edge = "; it is the first or last one tried" if self.sweep.at_the_edge else ""

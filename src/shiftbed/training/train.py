@@ -25,6 +25,7 @@ _SHOWN = 20
 class Trained(Result):
     """How the runs of a recipe ended; ``frame`` has a row per run."""
 
+    json_keys = "recipe store found_finished examples seconds notes"
     recipe: str
     store: str
     """Where the predictions of all checkpoints are: a testbed."""
@@ -39,16 +40,8 @@ class Trained(Result):
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "recipe": self.recipe,
-            "store": self.store,
-            "finished": len(self.finished),
-            "found_finished": self.found_finished,
-            "failed": [{"run": run, "error": why} for run, why in self.failed.items()],
-            "examples": self.examples,
-            "seconds": self.seconds,
-            "notes": list(self.notes),
-        }
+        failed = [{"run": run, "error": why} for run, why in self.failed.items()]
+        return super().to_dict() | {"finished": len(self.finished), "failed": failed}
 
     def tables(self) -> Iterable[Table]:
         lines = [

@@ -192,6 +192,7 @@ def _inner(module: torch.nn.Module) -> torch.nn.Module:
 class Interpolated(Result):
     """Accuracies along α: ``frame`` has a row per α and setting."""
 
+    json_keys = "run store=where path=frame failed"
     run: str
     """The run whose steps the models are: RUN@α."""
     store: PredictionStore
@@ -199,14 +200,6 @@ class Interpolated(Result):
     """The store's folder, None if predictions stay in memory."""
     failed: tuple[dict[str, str], ...] = ()
     level: float = 0.95
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "run": self.run,
-            "store": self.where,
-            "path": records(self.frame),
-            "failed": list(self.failed),
-        }
 
     def tables(self) -> Iterable[Table]:
         notes = [f"failed: {f['model']} on {f['setting']}: {f['error']}" for f in self.failed]

@@ -233,8 +233,8 @@ class PairStudy(Charted):
         """A chart that says how many networks it is of."""
         return replace(chart, notes=(*chart.notes, *said(self.pairs)))
 
-    def networks_json(self) -> dict[str, Any]:
-        """For ``to_dict``: how networks were chosen, and a row per pair with who was left out."""
+    def to_dict(self) -> dict[str, Any]:
+        """With how networks were chosen, and a row per pair with who was left out."""
         rows = [
             {
                 "task": pair.task,
@@ -246,7 +246,8 @@ class PairStudy(Charted):
             for pair in self.pairs
         ]
         chosen = list(dict.fromkeys(pair.checkpoint for pair in self.pairs))
-        return {"checkpoint": chosen[0] if len(chosen) == 1 else chosen, "networks": rows}
+        own = {"checkpoint": chosen[0] if len(chosen) == 1 else chosen, "networks": rows}
+        return super().to_dict() | own | {"notes": list(self.notes)}
 
     def networks_table(self) -> Table:
         """A row per ID set: OOD sets, networks, and how many were left out and why."""
