@@ -276,6 +276,20 @@ def _coloured(text: str) -> "Text":
     return found
 
 
+def schema(text: str) -> dict[str, Any]:
+    """The columns of a polars frame, by their types.
+
+    >>> schema("model: str; low high: float")
+    {'model': String, 'low': Float64, 'high': Float64}
+    """
+    import polars as pl
+
+    kinds: dict[str, Any] = {"str": pl.String, "int": pl.Int64, "float": pl.Float64}
+    kinds |= {"bool": pl.Boolean, "texts": pl.List(pl.String)}
+    parts = (part.split(":") for part in text.split(";"))
+    return {name: kinds[kind.strip()] for names, kind in parts for name in names.split()}
+
+
 def plain(value: Any) -> Any:
     """Frames as rows and tuples as lists, as JSON has them."""
     if hasattr(value, "iter_rows"):

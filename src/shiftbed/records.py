@@ -18,6 +18,7 @@ ShiftKind = Literal[
 KINDS: tuple[str, ...] = get_args(ShiftKind)
 PERTURBED = ("corruption", "adversarial")
 """The kinds of shift that a perturbation makes."""
+NATURAL = tuple(kind for kind in KINDS if kind not in PERTURBED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,8 @@ from shiftbed.analysis.baseline import Baseline, OnBoundary
 from shiftbed.analysis.trust import Trust
 from shiftbed.display import counted
 from shiftbed.errors import InputError
-from shiftbed.records import Shift
+from shiftbed.records import NATURAL, Shift
 from shiftbed.results.caveats import headline, judge
-from shiftbed.results.correlation import NATURAL
 from shiftbed.results.lines import interval_notes
 from shiftbed.results.plot import Source, open_source
 from shiftbed.testbed.record import Testbed

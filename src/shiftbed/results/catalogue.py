@@ -13,25 +13,15 @@ import polars as pl
 
 from shiftbed import catalogue
 from shiftbed.catalogue import DomainTask, KnownShift, TestSetEntry
-from shiftbed.display import Result, Table, counted
+from shiftbed.display import Result, Table, counted, schema
 from shiftbed.errors import unknown
 from shiftbed.records import KINDS
 from shiftbed.testbed import published
 
-_COLUMNS: dict[str, Any] = {
-    **dict.fromkeys(("name", "kind", "task", "family", "source", "target"), pl.String),
-    **dict.fromkeys(("classes", "images"), pl.Int64),
-    **dict.fromkeys(("types", "held_out", "published"), pl.List(pl.String)),
-}
-_FOUND: dict[str, Any] = {
-    "name": pl.String,
-    "spec": pl.String,
-    "complete": pl.Boolean,
-    "images": pl.Int64,
-    "expected": pl.Int64,
-    "missing": pl.List(pl.String),
-    "layout": pl.String,
-}
+_COLUMNS = schema(
+    "name kind task family source target: str; classes images: int; types held_out published: texts"
+)
+_FOUND = schema("name spec: str; complete: bool; images expected: int; missing: texts; layout: str")
 _SHOWN = 10
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.analysis.consistency import FrameSets, PmK, pm_k
-from shiftbed.display import Result, Table, between, percent
+from shiftbed.display import Result, Table, between, percent, schema
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy, read_class_map
 from shiftbed.records import Setting
@@ -23,13 +23,10 @@ from shiftbed.store import (
     twin_answers,
 )
 
-_SCHEMA: dict[str, Any] = {
-    **dict.fromkeys(("model", "setting"), pl.String),
-    "k": pl.Int64,
-    **dict.fromkeys(("value", "low", "high"), pl.Float64),
-    **dict.fromkeys(("n", "left_out", "missing", "undecided"), pl.Int64),
-    **dict.fromkeys(("rule", "label_policy", "note"), pl.String),
-}
+_SCHEMA = schema(
+    "model setting: str; k: int; value low high: float; n left_out missing undecided: int; "
+    "rule label_policy note: str"
+)
 
 
 def consistency(

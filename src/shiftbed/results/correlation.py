@@ -10,14 +10,13 @@ from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.dependence import clustered_pearson
 from shiftbed.display import Cell, Result, Table, number
 from shiftbed.errors import InputError, unknown
+from shiftbed.records import NATURAL, PERTURBED
 from shiftbed.results.lines import TESTBED, Source
 from shiftbed.testbed import choose, open_testbed
 from shiftbed.testbed.select import Choice
 
-SYNTHETIC = ("corruption", "adversarial")
 UNITS = ("run", "model")
 """What counts as independent: a run with all its checkpoints, or every model."""
-NATURAL = ("natural-dataset", "consistency", "adversarially-filtered")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -67,7 +66,7 @@ def correlate(
     if not rows.any():
         raise InputError(f"no model of {bed.name} is left to correlate")
     wanted = {
-        "synthetic": synthetic or [s.name for s in bed.shifts if s.kind in SYNTHETIC],
+        "synthetic": synthetic or [s.name for s in bed.shifts if s.kind in PERTURBED],
         "natural": natural or [s.name for s in bed.shifts if s.kind in NATURAL],
     }
     rho: dict[str, np.ndarray] = {}

@@ -57,22 +57,11 @@ def effects(
     ``kind``, ``task``, ``only``, ``checkpoint`` and (of differences) ``attacks`` as in
     ``open_pairs``.
     """
+    asked = locals()
     if show not in _TABLES:
         raise unknown("table", show, _TABLES)
     takes = signature(_TABLES[show]).parameters
-    given: dict[str, Any] = {
-        "column": column,
-        "of": of,
-        "against": against,
-        "metric": metric,
-        "alternative": alternative,
-        "match": match,
-        "unit": unit,
-        "select": select,
-        "over": over,
-        "bootstrap": bootstrap,
-        "seed": seed,
-    }
+    given = {name: one for name, one in asked.items() if name not in _PAIRS}
     options = {name: one for name, one in given.items() if one is not None and one != []}
     for name in options:
         if name not in takes:
@@ -124,6 +113,8 @@ def _agree(pairs: Sequence[PairTable], column: str, match: Sequence[str] | None)
         yield f"Compared networks agree in {', '.join(varied)}."
 
 
+_PAIRS = ("source", "show", "attacks", "kind", "task", "only", "checkpoint", "level")
+"""What is no option of a table."""
 _UNITS = {"network": "Networks of one ID set", "id-set": "ID sets of one task"}
 _TITLES = {
     "differences": "{column}, {of} minus {against}",

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.analysis.label_free import TRUSTED_R2, AgreementLine
-from shiftbed.display import Row, Table, percent, points, records
+from shiftbed.display import Row, Table, percent, points, records, schema
 from shiftbed.results.charts import Charted
 from shiftbed.results.joint_answers import Source, matched, open_answers, open_two
 from shiftbed.results.label_free import (
@@ -282,19 +282,10 @@ def _with_interval(row: Row | None) -> str:
     return f"{percent(row['estimate'])} [{percent(row['low'], 1)}, {percent(row['high'], 1)}]"
 
 
-_SCHEMA = {
-    "model": pl.String,
-    "method": pl.String,
-    "id_accuracy": pl.Float64,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "interval": pl.String,
-    "truth": pl.Float64,
-    "n_id": pl.Int64,
-    "n_ood": pl.Int64,
-    "note": pl.String,
-}
+_SCHEMA = schema(
+    "model method: str; id_accuracy estimate low high: float; interval: str; truth: float; "
+    "n_id n_ood: int; note: str"
+)
 
 
 def _flags(frame: pl.DataFrame, bias: Bias) -> Iterator[str]:

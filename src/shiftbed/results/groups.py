@@ -9,7 +9,7 @@ import polars as pl
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary
 from shiftbed.analysis.means import GroupMean, group_mean, mean_of_shifts
-from shiftbed.display import Cell, Result, Table, interval, number, percent, points, records
+from shiftbed.display import Cell, Result, Table, interval, number, percent, points, records, schema
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.caveats import (
@@ -180,9 +180,8 @@ def _with_caveats(
         (shift, group, part["r2"][0], part["trusted"][0], caveats_of_group(part))
         for (shift, group), part in rows.group_by(["shift", "group"], maintain_order=True)
     ]
-    schema = {"shift": pl.String, "group": pl.String, "r2": pl.Float64, "trusted": pl.Boolean}
-    schema |= {"caveats": pl.List(pl.String)}  # type: ignore[dict-item]
-    more = pl.DataFrame(found, schema=schema, orient="row")
+    known = schema("shift group: str; r2: float; trusted: bool; caveats: texts")
+    more = pl.DataFrame(found, schema=known, orient="row")
     keys = ["shift", "group"]
     return table.join(more, on=keys, how="left", nulls_equal=True, maintain_order="left")
 
@@ -236,11 +235,9 @@ def group_table(
     )
 
 
-_GROUP = {
-    **{"shift": pl.String, "group": pl.String, "mean": pl.Float64, "std": pl.Float64},
-    **{"n": pl.Int64, "low": pl.Float64, "high": pl.Float64, "interval": pl.String},
-    "families": pl.Int64,
-}
+_GROUP = schema(
+    "shift group: str; mean std: float; n: int; low high: float; interval: str; families: int"
+)
 
 
 def _order(values: Iterable[Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from shiftbed.display import (
     percent,
 )
 from shiftbed.errors import InputError, unknown
-from shiftbed.records import Shift
+from shiftbed.records import NATURAL, Shift
 from shiftbed.results.charts import Charted
 from shiftbed.scales import Scale
 from shiftbed.store import PredictionStore
@@ -50,6 +51,22 @@ def find_shift(
     if not id or not ood:
         raise InputError("give a shift, or at least one ID setting (id) and an OOD setting (ood)")
     return testbed.shift(adhoc([id] if isinstance(id, str) else id, ood))
+
+
+_FITTING = frozenset(signature(Testbed.fit).parameters) - {"self", "shift", "models"}
+
+
+def fitting(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a function was given of how lines are fitted, as ``Testbed.fit`` takes it."""
+    return {"models": given["fit_on"]} | {k: v for k, v in given.items() if k in _FITTING}
+
+
+def usual_shift(testbed: Testbed) -> Shift:
+    """The first natural shift with one ID setting, else the first with one."""
+    single = [s for s in testbed.shifts if len(s.source) == 1]
+    if not single:
+        raise InputError(f"{testbed.name} has no shift with one ID setting")
+    return next((s for s in single if s.kind in NATURAL), single[0])
 
 
 def adhoc(source: Sequence[str], target: str) -> Shift:
@@ -184,24 +201,13 @@ def fit(
     >>> found.baseline.n, round(found.baseline.weights[0], 4)
     (78, 0.9217)
     """
+    options = fitting(locals())
     check_level(level)
     bed = open_testbed(testbed)
     wanted = find_shift(bed, shift, id, ood)
     wanted = wanted.on_full_source() if full_id else wanted
     if choose_ids and (by is not None or len(wanted.source) < 2):
         raise InputError("choose_ids needs two or more ID settings, and no grouping (by)")
-    options: dict[str, Any] = {
-        "models": fit_on,
-        "scale": scale,
-        "threshold": threshold,
-        "knee": knee,
-        "weighted": weighted,
-        "families": families,
-        "estimator": estimator,
-        "on_boundary": on_boundary,
-        "bootstrap": bootstrap,
-        "seed": seed,
-    }
     lines = _by_group(bed, wanted, by, options) if by else {"": bed.fit(wanted, **options)}
     first = next(iter(lines.values()))
     left_out = sorted({model for line in lines.values() for model in line.left_out})

@@ -1,6 +1,7 @@
 """The shape of OOD over ID accuracy, pair by pair: ``patterns``, and how often each occurs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.patterns import PATTERNS, Pattern, Rules, classify
 from shiftbed.analysis.trust import Limits, Trust, trust_line
-from shiftbed.display import Row, Table, counted, number, percent
+from shiftbed.display import Row, Table, counted, number, percent, schema
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.pairs import PairStudy, Source, name_of, open_pairs
 from shiftbed.results.pairs.networks import said
@@ -58,16 +59,17 @@ def patterns(
             raise unknown("task", name, tasks)
         if count < 2:
             raise InputError(f"classes: expected a whole number of at least 2, got {count}")
+    bed = _bed(source)
     found = pattern_table(
         pairs,
         classes=counts,
-        images=_sizes(source, pairs, images or {}),
+        images=_sizes(bed, pairs, images or {}),
         groups=groups,
         scale=scale,
         bootstrap=bootstrap,
         level=level,
         seed=seed,
-        trusts=_trusts(source, pairs) if scale == "logit" and groups is None else {},
+        trusts=_trusts(bed, pairs) if scale == "logit" and groups is None else {},
     )
     return PatternStudy(
         frame=found,
@@ -154,7 +156,19 @@ class PatternStudy(PairStudy):
         return self.noted(pattern_panels(self.pairs, self.frame, title=title))
 
 
-def _sizes(source: Source, pairs: Sequence[PairTable], images: Mapping[str, int]) -> dict[str, int]:
+def _bed(source: Source) -> Testbed | None:
+    """The testbed that pairs are of; a plain file has none."""
+    if not isinstance(source, str | Path | Testbed | PredictionStore):
+        return None
+    try:
+        return open_testbed(source)
+    except InputError:
+        return None
+
+
+def _sizes(
+    bed: Testbed | None, pairs: Sequence[PairTable], images: Mapping[str, int]
+) -> dict[str, int]:
     """Test-set sizes: those given, and those that a testbed or store knows."""
     settings = {name for pair in pairs for name in (pair.source, pair.target)}
     for name, size in images.items():
@@ -162,33 +176,20 @@ def _sizes(source: Source, pairs: Sequence[PairTable], images: Mapping[str, int]
             raise unknown("setting", name, sorted(settings))
         if size < 1:
             raise InputError(f"images: expected a whole number of at least 1, got {size}")
-    if not isinstance(source, str | Path | Testbed | PredictionStore):
-        return dict(images)
-    try:
-        bed = open_testbed(source)
-    except InputError:  # a plain file knows no sizes
-        return dict(images)
-    return {s: bed.usual_size(s) for s in settings if s in bed.settings} | dict(images)
+    known = settings & set(bed.settings) if bed is not None else ()
+    return {s: bed.usual_size(s) for s in known if bed is not None} | dict(images)
 
 
-def _trusts(source: Source, pairs: Sequence[PairTable]) -> dict[tuple[str, str], Trust]:
+def _trusts(bed: Testbed | None, pairs: Sequence[PairTable]) -> dict[tuple[str, str], Trust]:
     """Where a pair is a shift of a testbed: whether that shift's line, which judges models, is
     trusted, so that every command says the same of it."""
-    if not isinstance(source, str | Path | Testbed | PredictionStore):
-        return {}
-    try:
-        bed = open_testbed(source)
-    except InputError:
-        return {}
     wanted = {(pair.source, pair.target) for pair in pairs}
     found: dict[tuple[str, str], Trust] = {}
-    for shift in bed.shifts:
+    for shift in () if bed is None else bed.shifts:
         key = (shift.source[0], shift.target)
-        if len(shift.source) == 1 and key in wanted and key not in found:
-            try:
+        if bed is not None and len(shift.source) == 1 and key in wanted and key not in found:
+            with suppress(InputError):
                 found[key] = bed.trust(bed.fit(shift, bootstrap=0))
-            except InputError:
-                continue
     return found
 
 
@@ -248,13 +249,11 @@ def pattern_table(
     return pl.DataFrame(rows, schema=_SCHEMA)
 
 
-_TEXTS = ("task", "id", "ood", "kind", "pattern", "reason", "nearest", "margin_by")
-_NUMBERS = ["margin", "share", "rank", "rank_low", "rank_high", "slope", "slope_low", "slope_high"]
-_NUMBERS += ["spread_id", "spread_ood", "steepness", "kept", "chance", "r2"]
-_SCHEMA: dict[str, Any] = dict.fromkeys(_TEXTS, pl.String)
-_SCHEMA |= {"n": pl.Int64, "left_out": pl.Int64}
-_SCHEMA |= dict.fromkeys(_NUMBERS, pl.Float64)
-_SCHEMA |= {"trusted": pl.Boolean, "why_not": pl.String, "note": pl.String}
+_SCHEMA = schema(
+    "task id ood kind pattern reason nearest margin_by: str; n left_out: int; margin share rank "
+    "rank_low rank_high slope slope_low slope_high spread_id spread_ood steepness kept chance r2: "
+    "float; trusted: bool; why_not note: str"
+)
 
 
 def _row(pair: PairTable, found: Pattern, trust: Trust) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from shiftbed.display import Cell, Table, counted, interval, p_value, percent, p
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.caveats import badges, caveat_notes, failure_notes, in_words, judge
-from shiftbed.results.lines import TESTBED, Drawn, Source, adhoc, interval_notes
+from shiftbed.results.lines import TESTBED, Drawn, Source, adhoc, fitting, interval_notes
 from shiftbed.results.sensitivity import Sensitivity
 from shiftbed.results.sensitivity import sensitivity as sensitivity_of
 from shiftbed.scales import Scale
@@ -147,6 +147,7 @@ def place(
     >>> placed.frame["effective"].round(4).to_list()
     [-0.0077]
     """
+    options = fitting(locals())
     bed = open_testbed(testbed)
     check_level(fdr, "fdr")
     if own_images and predictions:
@@ -162,8 +163,6 @@ def place(
         sides = _sides(bed, id or {}, ood or {}, predictions or {})
         shifts = _shifts(bed, list(sides[0]), list(sides[1]), multi)
         bed = _with_model(bed, name, {**sides[0], **sides[1]}, parent)
-    options: dict[str, Any] = {"scale": scale, "models": fit_on, "threshold": threshold}
-    options |= {"knee": knee, "on_boundary": on_boundary}
     apart = [name] if own_images else []
     found = judge(bed, shifts, level=level, fdr=fdr, own_images=apart, **options)
     own = found.frame.filter(pl.col("model") == name)

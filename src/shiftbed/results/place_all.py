@@ -24,7 +24,7 @@ from shiftbed.results.caveats import (
     judge,
     verdict,
 )
-from shiftbed.results.lines import Drawn, Source, interval_notes
+from shiftbed.results.lines import Drawn, Source, fitting, interval_notes
 from shiftbed.results.sources import Results, open_results
 from shiftbed.scales import Scale
 from shiftbed.testbed import Testbed, open_testbed
@@ -157,13 +157,12 @@ def place_all(
     >>> place_all("imagenet-testbed-2020", mine).frame["effective"].round(4).to_list()
     [-0.0082, 0.0637]
     """
+    options = fitting(locals())
     check_level(fdr, "fdr")
     reading = {"columns": columns, "unit": unit, "models": list(models)}
     bed, given = open_testbed(testbed), open_results(results, **reading)
     matched = _matched(bed, given)
     whole, names = _with_models(bed, given, matched)
-    options: dict[str, Any] = {"scale": scale, "models": fit_on, "threshold": threshold}
-    options |= {"knee": knee, "on_boundary": on_boundary}
     wanted = _shifts(bed, whole.value[len(bed.models) :], list(names))
     if not wanted:
         raise InputError(

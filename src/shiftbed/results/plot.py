@@ -18,7 +18,7 @@ from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.similarity import similarity
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures import Chart, Panels
-from shiftbed.records import Shift
+from shiftbed.records import NATURAL, Shift
 from shiftbed.results.charts.corruptions import severities
 from shiftbed.results.charts.robustness import (
     grid,
@@ -29,9 +29,8 @@ from shiftbed.results.charts.robustness import (
 )
 from shiftbed.results.charts.scatter import plane, scatter
 from shiftbed.results.charts.similarity import dominance_against_difference, dominance_map
-from shiftbed.results.correlation import NATURAL
 from shiftbed.results.factors import factors
-from shiftbed.results.lines import find_shift
+from shiftbed.results.lines import find_shift, usual_shift
 from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
 from shiftbed.results.patterns import PatternStudy, patterns
 from shiftbed.results.predictiveness import predictiveness
@@ -213,13 +212,7 @@ class _Maker:
 
 def _usual(source: Source, shift: Shift | None) -> Shift:
     """The shift asked for, else the first natural one."""
-    if shift is not None:
-        return shift
-    single = [s for s in source.testbed.shifts if len(s.source) == 1]
-    natural = [s for s in single if s.kind in NATURAL]
-    if not single:
-        raise InputError(f"{source.name} has no shift with one ID setting")
-    return (natural or single)[0]
+    return usual_shift(source.testbed) if shift is None else shift
 
 
 def _fitting(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.predictors import MANY, Lead, Predictor, lead, predictor, ranks
-from shiftbed.display import Row, Table, number, records
+from shiftbed.display import Row, Table, number, records, schema
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.charts import Charted
@@ -258,24 +258,10 @@ def _long(fits: Mapping[tuple[str, str], Predictor], leads: Leads, alpha: float)
     return pl.DataFrame(named, schema=_SCHEMA).with_columns(pl.selectors.float().fill_nan(None))
 
 
-_SCHEMA = {
-    "ood": pl.String,
-    "metric": pl.String,
-    "group": pl.String,
-    "slope": pl.Float64,
-    "slope_low": pl.Float64,
-    "slope_high": pl.Float64,
-    "r2": pl.Float64,
-    "r2_low": pl.Float64,
-    "r2_high": pl.Float64,
-    "r2_adjusted": pl.Float64,
-    "n": pl.Int64,
-    "rank": pl.Int64,
-    "marked": pl.Boolean,
-    "p_value": pl.Float64,
-    "best": pl.Boolean,
-    "note": pl.String,
-}
+_SCHEMA = schema(
+    "ood metric group: str; slope slope_low slope_high r2 r2_low r2_high r2_adjusted: float; "
+    "n rank: int; marked: bool; p_value: float; best: bool; note: str"
+)
 
 
 def on_scale(testbed: Testbed, setting: str) -> Floats:

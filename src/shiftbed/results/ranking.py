@@ -21,7 +21,7 @@ from shiftbed.results.caveats import (
     judge,
     unjudged_notes,
 )
-from shiftbed.results.lines import TESTBED, Drawn, Source, find_shift, interval_notes
+from shiftbed.results.lines import TESTBED, Drawn, Source, find_shift, fitting, interval_notes
 from shiftbed.results.sources import Results, joined
 from shiftbed.scales import Scale
 from shiftbed.testbed import choose
@@ -119,6 +119,7 @@ def rank(
     >>> rank("imagenet-testbed-2020", "imagenet-v2").frame["model"][0]
     'resnet152-imagenet11k'
     """
+    options = fitting(locals())
     if by not in SORTED_BY:
         raise unknown("column to sort by", by, SORTED_BY)
     if most is not None and most < 0:
@@ -132,8 +133,6 @@ def rank(
     shifts = bed.shifts if wanted is None else (wanted,)
     if full_id:
         shifts = tuple(s.on_full_source() if s.full_source or wanted else s for s in shifts)
-    options: dict[str, Any] = {"scale": scale, "models": fit_on, "threshold": threshold}
-    options |= {"knee": knee, "on_boundary": on_boundary}
     judged = judge(bed, shifts, level=level, fdr=fdr, **options)
     names = bed.models.filter(pl.Series(choose(bed.models, only)))["model"]
     found = judged.frame.filter(pl.col("model").is_in(names.implode()))
@@ -261,11 +260,11 @@ def compare(
     >>> found.frame["difference"].round(4).to_list()
     [-0.0044]
     """
+    options = fitting(locals())
     bed = joined(testbed, others)
     at = [bed.model_index(a), bed.model_index(b)]
     names = (bed.model_names[at[0]], bed.model_names[at[1]])
     given = [shift] if isinstance(shift, str | Shift) else shift
-    options: dict[str, Any] = {"scale": scale, "models": fit_on, "on_boundary": on_boundary}
     there, skipped = [], []
     for one in [bed.shift(s) for s in given] if given else bed.shifts:
         values = [bed.accuracy(setting)[at] for setting in (*one.source, one.target)]

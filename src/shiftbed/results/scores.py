@@ -19,7 +19,7 @@ from shiftbed.analysis.metrics import (
     group_accuracy,
     negative_log_likelihood,
 )
-from shiftbed.display import Result, Table, between, number, percent, records
+from shiftbed.display import Result, Table, between, number, percent, records, schema
 from shiftbed.errors import unknown
 from shiftbed.store import Answers, PredictionStore, StoredTestSet, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
@@ -37,12 +37,9 @@ _NEEDS = {
 }
 METRICS = tuple(_NEEDS)
 FRACTIONS = ("top1", "top5", "worst_class", "worst_group")
-_SCHEMA: dict[str, Any] = {
-    **dict.fromkeys(("model", "setting", "metric"), pl.String),
-    **dict.fromkeys(("value", "low", "high"), pl.Float64),
-    **dict.fromkeys(("n", "unreadable"), pl.Int64),
-    **dict.fromkeys(("label_policy", "note"), pl.String),
-}
+_SCHEMA = schema(
+    "model setting metric: str; value low high: float; n unreadable: int; label_policy note: str"
+)
 AT_ONCE = 1 << 23
 """Predictions held in memory when many cells are read together."""
 

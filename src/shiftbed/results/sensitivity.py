@@ -13,16 +13,7 @@ import numpy as np
 import polars as pl
 
 from shiftbed.analysis.baseline import Estimator
-from shiftbed.display import (
-    Cell,
-    Result,
-    Table,
-    interval,
-    number,
-    p_value,
-    percent,
-    points,
-)
+from shiftbed.display import Cell, Result, Table, interval, number, p_value, percent, points, schema
 from shiftbed.errors import InputError
 from shiftbed.records import Shift
 from shiftbed.scales import SCALES
@@ -147,14 +138,10 @@ def sensitivity(
     return found
 
 
-_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    **dict.fromkeys(("fit_set", "scale", "id"), pl.String),
-    **dict.fromkeys(("threshold", "knee"), pl.Float64),
-    "estimator": pl.String,
-    "n": pl.Int64,
-    **dict.fromkeys(("r2", "effective", "low", "high", "p_value"), pl.Float64),
-    "why": pl.String,
-}
+_SCHEMA = schema(
+    "fit_set scale id: str; threshold knee: float; estimator: str; n: int; "
+    "r2 effective low high p_value: float; why: str"
+)
 
 
 def _fit_sets(testbed: Testbed) -> list[str]:

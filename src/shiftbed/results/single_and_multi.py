@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 from shiftbed.analysis.baseline import Baseline
 from shiftbed.analysis.families import ENOUGH
 from shiftbed.analysis.means import GroupMean, group_mean, mean_of_shifts
+from shiftbed.display import schema as columns_of
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.lines import adhoc
 from shiftbed.testbed import Testbed, choose
@@ -22,12 +23,10 @@ from shiftbed.testbed.judging import errors_of
 from shiftbed.testbed.select import Choice
 
 AVERAGE = "Average"
-_ROW = {
-    **{"ood": pl.String, "group": pl.String, "fitted": pl.Boolean, "evaluation": pl.String},
-    **{"id": pl.String, "mean": pl.Float64, "sd": pl.Float64, "low": pl.Float64},
-    **{"high": pl.Float64, "mae": pl.Float64, "r2": pl.Float64, "n": pl.Int64},
-    "families": pl.Int64,
-}
+_ROW = columns_of(
+    "ood group: str; fitted: bool; evaluation id: str; mean sd low high mae r2: float; "
+    "n families: int"
+)
 
 
 def comparable(

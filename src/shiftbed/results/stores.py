@@ -8,19 +8,17 @@ from typing import Any
 import polars as pl
 
 from shiftbed.analysis.intervals import check_level, clopper_pearson
-from shiftbed.display import Result, Table, between, counted, percent
+from shiftbed.display import Result, Table, between, counted, percent, schema
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy
 from shiftbed.store import PredictionStore, Problem, Twin, common_classes, make_twin
 from shiftbed.store.check import collect_garbage, scrub, unsealed, verify
 from shiftbed.store.check import seal as seal_store
 
-_TWIN: dict[str, Any] = {
-    **dict.fromkeys(("model", "setting"), pl.String),
-    **dict.fromkeys(("value", "at_least", "at_most", "low", "high"), pl.Float64),
-    **dict.fromkeys(("n", "undecided", "unreadable"), pl.Int64),
-    **dict.fromkeys(("computed_from", "label_policy", "note"), pl.String),
-}
+_TWIN = schema(
+    "model setting: str; value at_least at_most low high: float; n undecided unreadable: int; "
+    "computed_from label_policy note: str"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -19,8 +19,7 @@ from shiftbed.display import Cell, Row, Table, interval, number, percent, points
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.charts import Charted
-from shiftbed.results.correlation import NATURAL
-from shiftbed.results.lines import Source, find_shift
+from shiftbed.results.lines import Source, find_shift, fitting, usual_shift
 from shiftbed.results.sources import Results, joined
 from shiftbed.scales import Scale
 from shiftbed.testbed import Testbed, choose
@@ -68,19 +67,19 @@ def trajectories(
     models, such as data_size or parameters, to list the maximum ρ by; ``draw`` is what ``chart``
     shows.
     """
+    options = fitting(locals())
     bed = joined(source, others)
     for column in ("run", "step"):
         if column not in bed.models.columns:
             raise InputError(f"{bed.name} has no column {column!r}: no trajectory to draw")
-    wanted = _shift(bed, shift, id, ood)
+    named = shift is not None or id or ood
+    wanted = find_shift(bed, shift, id, ood) if named else usual_shift(bed)
     wanted = wanted.on_full_source() if full_id else wanted
-    options: dict[str, Any] = {"scale": scale, "threshold": threshold, "knee": knee}
-    options["on_boundary"] = on_boundary
-    line = bed.fit(wanted, models=fit_on, bootstrap=0, **options)
+    line = bed.fit(wanted, bootstrap=0, **options)
     if len(line.id_settings) != 1:
         raise InputError(f"a trajectory needs one ID setting, {line.shift!r} has several")
     steps = _checkpoints(bed, line, only, run, level)
-    steps = _without_own(bed, line, wanted, fit_on, options, steps)
+    steps = _without_own(bed, line, wanted, options, steps)
     kinds, about = _kinds(bed.models, steps, by)
     steps = steps.join(kinds, on="run", maintain_order="left")
     curves, rows, means = [], [], []
@@ -208,19 +207,6 @@ def _spread(row: Row) -> str:
     return f"{points(row['largest'])} ± {number(100 * row['largest_std'], 2)}"
 
 
-def _shift(
-    bed: Testbed, shift: str | Shift | None, id: Sequence[str] | None, ood: str | None
-) -> Shift:
-    """The shift asked for, else the first natural one."""
-    if shift is not None or id or ood:
-        return find_shift(bed, shift, id, ood)
-    single = [s for s in bed.shifts if len(s.source) == 1]
-    natural = [s for s in single if s.kind in NATURAL]
-    if not single:
-        raise InputError(f"{bed.name} has no shift with one ID setting")
-    return (natural or single)[0]
-
-
 def _checkpoints(
     bed: Testbed, line: Baseline, only: Choice, run: Sequence[str], level: float
 ) -> pl.DataFrame:
@@ -248,7 +234,6 @@ def _without_own(
     bed: Testbed,
     line: Baseline,
     shift: Shift,
-    fit_on: Choice,
     options: Mapping[str, Any],
     steps: pl.DataFrame,
 ) -> pl.DataFrame:
@@ -257,13 +242,13 @@ def _without_own(
     inside = steps.filter(pl.col("model").is_in(list(fitted)))["run"].unique(maintain_order=True)
     if not len(inside):
         return steps
-    rows = bed.fit_set(shift, fit_on)
+    rows = bed.fit_set(shift, options["models"])
     runs = bed.models["run"].cast(pl.String).fill_null("").to_numpy()
     parts = []
     for (name,), own in steps.group_by(["run"], maintain_order=True):
         left = rows & (runs != name)
         if name in set(inside) and left.any():
-            other = bed.fit(shift, models=left, bootstrap=0, **options)
+            other = bed.fit(shift, bootstrap=0, **{**options, "models": left})
             x, y = own["source"].to_numpy(), own["target"].to_numpy()
             rho = y - other.predict(x)
             gap = x - other.predict(x)

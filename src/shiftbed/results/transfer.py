@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from shiftbed.analysis.intervals import check_level, clopper_pearson
-from shiftbed.display import Table, between, interval, percent, points, records
+from shiftbed.display import Table, between, interval, percent, points, records, schema
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.charts import Charted
 from shiftbed.results.corruption_error import WHERE, corrupted_settings
@@ -122,14 +122,10 @@ class TransferGrid(Charted):
         return transfer_heatmap(self.frame, value)
 
 
-_SCHEMA: dict[str, Any] = {
-    **dict.fromkeys(("trained_on", "tested_on"), pl.String),
-    **dict.fromkeys(("models", "severities"), pl.Int64),
-    **dict.fromkeys(("accuracy", "low", "high", "std"), pl.Float64),
-    "n": pl.Int64,
-    **dict.fromkeys(("gain", "gain_low", "gain_high"), pl.Float64),
-    "note": pl.String,
-}
+_SCHEMA = schema(
+    "trained_on tested_on: str; models severities: int; accuracy low high std: float; n: int; "
+    "gain gain_low gain_high: float; note: str"
+)
 
 
 def _columns(testbed: Testbed, clean: str | None, where: str) -> dict[str, tuple[str, ...]]:

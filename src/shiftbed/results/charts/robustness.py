@@ -11,8 +11,8 @@ from shiftbed.analysis.intervals import pearson
 from shiftbed.analysis.metrics import reliability
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Curve, Curves, Dots, Heatmap, Reference
-from shiftbed.records import Shift
-from shiftbed.results.correlation import NATURAL, correlate
+from shiftbed.records import NATURAL, Shift
+from shiftbed.results.correlation import correlate
 from shiftbed.results.predictors import MARKED, predictors
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.testbed.record import Testbed

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.pairs import PairTable, metric_name
 from shiftbed.errors import InputError, unknown
-from shiftbed.records import KINDS, Shift
+from shiftbed.records import KINDS, NATURAL, PERTURBED, Shift
 from shiftbed.results.pairs.added import held_out
 from shiftbed.results.pairs.networks import (
     NO_VALUE,
@@ -19,8 +19,6 @@ from shiftbed.results.pairs.networks import (
 from shiftbed.testbed import Testbed
 
 Floats = NDArray[np.float64]
-PERTURBED = ("corruption", "adversarial")
-"""Kinds of shift that are columns of a pair, not pairs of their own, unless asked for."""
 
 
 def pairs_from_testbed(
@@ -76,7 +74,7 @@ def chosen_shifts(name: str, shifts: Iterable[Shift], kinds: Sequence[str] | Non
         if kind not in KINDS:
             raise unknown("kind of shift", kind, KINDS)
     simple = [shift for shift in shifts if len(shift.source) == 1]
-    wanted = kinds or [kind for kind in KINDS if kind not in PERTURBED]
+    wanted = kinds or NATURAL
     found = [shift for shift in simple if shift.kind in wanted]
     if not found and kinds is None:
         found = simple
