@@ -9,7 +9,7 @@ catalogue names.
 172
 """
 
-from shiftbed.catalogue.entries import Domain, DomainTask, KnownShift, TestSetEntry
+from shiftbed.catalogue.entries import Domain, DomainTask, KnownSetting, KnownShift, TestSetEntry
 from shiftbed.catalogue.identity import (
     Identity,
     canonical,
@@ -36,6 +36,7 @@ __all__ = [
     "Domain",
     "DomainTask",
     "Identity",
+    "KnownSetting",
     "KnownShift",
     "TestSetEntry",
     "canonical",

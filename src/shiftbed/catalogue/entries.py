@@ -11,6 +11,22 @@ from shiftbed.records import Perturbation, Setting
 
 
 @dataclass(frozen=True, kw_only=True)
+class KnownSetting:
+    """A side of a shift: a test set with all its classes, or with those of another one."""
+
+    test_set: str
+    classes_of: str = ""
+
+    def __str__(self) -> str:
+        return self.test_set + (f"@{self.policy_name}" if self.classes_of else "")
+
+    @property
+    def policy_name(self) -> str:
+        """What the classes are called in a setting's id."""
+        return f"{self.classes_of}-classes"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TestSetEntry:
     """A test set that has a name: what it is, how it lies on disk, how it is judged."""
 
@@ -29,7 +45,7 @@ class TestSetEntry:
     """How many there are where that is published."""
     also: tuple[int, ...] = ()
     """Other counts that are known to be right: of another release."""
-    twin: str | None = None
+    twin: KnownSetting | None = None
     """The ID setting over the same label space; None for an ID set."""
     labels: str = "own"
     """``own``; ``imagenet`` (all 1,000); ``subset``, ``superclasses`` or ``superclass-sets`` of
@@ -42,6 +58,8 @@ class TestSetEntry:
     citation: str
     published: tuple[str, ...] = ()
     """TESTBED:SHIFT of lines that are published for it."""
+    consistent: tuple[str, ...] = ()
+    """The same for its consistency over frames."""
     per_class: int | None = None
     """Images per class, where all classes have as many."""
     digest: str | None = None
@@ -232,8 +250,8 @@ class KnownShift:
     task: str | None = None
     """One of wenzel2022's ten tasks; None for the others."""
     family: str
-    source: str
-    target: str
+    source: KnownSetting
+    target: KnownSetting
     classes: int
     images: int | None
     """Of the OOD set."""

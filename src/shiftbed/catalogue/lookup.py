@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from shiftbed.catalogue.entries import DomainTask, KnownShift, TestSetEntry
+from shiftbed.catalogue.entries import DomainTask, KnownSetting, KnownShift, TestSetEntry
 from shiftbed.catalogue.test_sets import known_tasks, known_test_sets
 from shiftbed.errors import InputError, unknown
 
@@ -137,17 +137,17 @@ def _to(entry: TestSetEntry) -> KnownShift:
         kind=entry.kind,
         family=entry.family,
         source=entry.twin,
-        target=entry.setting,
+        target=KnownSetting(test_set=entry.setting),
         classes=entry.classes,
         images=entry.images,
         title=entry.title,
-        published=tuple(one for one in entry.published if not one.endswith("-pm10")),
+        published=entry.published,
     )
 
 
 def _corruption(entry: TestSetEntry) -> KnownShift:
     """To a corruption of any name and severity on disk."""
-    return replace(_to(entry), target=f"{entry.family}+NAME:SEVERITY@disk")
+    return replace(_to(entry), target=KnownSetting(test_set=f"{entry.family}+NAME:SEVERITY@disk"))
 
 
 def _on_125() -> KnownShift:
@@ -155,8 +155,8 @@ def _on_125() -> KnownShift:
         name="imagenet-v2-125",
         kind="natural-dataset",
         family="imagenet",
-        source="imagenet@imagenet-125-classes",
-        target="imagenet-v2@imagenet-125-classes",
+        source=KnownSetting(test_set="imagenet", classes_of="imagenet-125"),
+        target=KnownSetting(test_set="imagenet-v2", classes_of="imagenet-125"),
         classes=125,
         images=1250,
         title="ImageNetV2 on 125 classes",
@@ -171,12 +171,12 @@ def _consistency(name: str) -> KnownShift:
         name=f"{name}-pm10",
         kind="consistency",
         family="imagenet",
-        source=name,
-        target=f"{name}/frames",
+        source=KnownSetting(test_set=name),
+        target=KnownSetting(test_set=f"{name}/frames"),
         classes=entry.classes,
         images=entry.images,
         title=f"{entry.title}, all frames within 10",
-        published=tuple(one for one in entry.published if one.endswith("-pm10")),
+        published=entry.consistent,
     )
 
 
@@ -187,8 +187,8 @@ def _pairs(task: DomainTask) -> list[KnownShift]:
             kind="natural-dataset",
             task=task.name if task.paper else None,
             family=task.name,
-            source=f"{task.name}/{source}",
-            target=f"{task.name}/{target}",
+            source=KnownSetting(test_set=f"{task.name}/{source}"),
+            target=KnownSetting(test_set=f"{task.name}/{target}"),
             classes=task.classes,
             images=task.domain(target).images,
             title=f"{task.title}: {source} to {target}",

@@ -5,7 +5,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from shiftbed.catalogue.entries import Domain, DomainTask, TestSetEntry
+from shiftbed.catalogue.entries import Domain, DomainTask, KnownSetting, TestSetEntry
 
 CORRUPTIONS = (
     *("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise"),
@@ -31,7 +31,9 @@ def known_test_sets() -> dict[str, TestSetEntry]:
         if fields.get("parts") == "corruptions":
             severities = range(1, SEVERITIES + 1)
             fields["parts"] = [f"{name}-{at}" for name in CORRUPTIONS for at in severities]
-        fields |= {"base": fields["name"], "twin": fields["twin"] or None}
+        twin = fields["twin"]
+        fields["twin"] = KnownSetting(**twin if isinstance(twin, dict) else {"test_set": twin})
+        fields |= {"base": fields["name"], "twin": fields["twin"] if twin else None}
         found[fields["name"]] = TestSetEntry(**_tuples(fields))
     return found
 

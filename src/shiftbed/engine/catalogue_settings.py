@@ -23,7 +23,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shiftbed.catalogue import KnownShift, TestSetEntry, find, policy_of, shift, tasks, through
+from shiftbed.catalogue import (
+    KnownSetting,
+    KnownShift,
+    TestSetEntry,
+    find,
+    policy_of,
+    shift,
+    tasks,
+    through,
+)
 from shiftbed.engine.plan import SettingPlan, TestSetSpec, corrupted_copy
 from shiftbed.errors import InputError, unknown
 from shiftbed.labels import LabelPolicy
@@ -31,7 +40,6 @@ from shiftbed.records import Setting, Shift
 
 POLICY_KEYS = ("policy", "through")
 POLICIES = ("catalogue", "full")
-_TWIN = "-classes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +155,7 @@ def with_catalogue(
         if "name" in table and len(known) > 1:
             raise InputError(f"[[shifts]] catalogue = {table['catalogue']!r} are several: no name")
         for one in known:
-            source, target = (_setting(text, one, test_sets) for text in (one.source, one.target))
+            source, target = (_setting(end, one, test_sets) for end in (one.source, one.target))
             for setting in (source, target):
                 all_settings.setdefault(setting.id, setting)
             whole = source.images.name
@@ -175,12 +183,12 @@ def _shifts_of(name: str, test_sets: Collection[TestSetSpec]) -> list[KnownShift
                 f"shift {name!r} is made of the predictions of {found.target}: give that as a "
                 "test set, and see shiftbed consistency after the run"
             )
-        if "NAME:SEVERITY" in found.target:
+        if found.kind == "corruption":
             raise InputError(f"shift {name!r}: corruptions on disk make their shifts by themselves")
         return [found]
     there = {known_name(one) for one in test_sets}
     pairs = [shift(f"{name}/{a}-to-{b}") for a, b in task.pairs]
-    both = [one for one in pairs if {one.source, one.target} <= there]
+    both = [one for one in pairs if {one.source.test_set, one.target.test_set} <= there]
     if not both:
         raise InputError(
             f"shifts of {name!r} need two of its domains as test sets, such as "
@@ -189,16 +197,17 @@ def _shifts_of(name: str, test_sets: Collection[TestSetSpec]) -> list[KnownShift
     return both
 
 
-def _setting(text: str, known: KnownShift, test_sets: Collection[TestSetSpec]) -> SettingPlan:
-    """``NAME[@SUBSET-classes]`` as a setting of the test set that has that name."""
+def _setting(
+    end: KnownSetting, known: KnownShift, test_sets: Collection[TestSetSpec]
+) -> SettingPlan:
+    """A side of a shift as a setting of the test set that has that name."""
     from shiftbed.engine.testbed_file import plan_setting
 
-    name, _, twin = text.partition("@")
-    test_set = next((one for one in test_sets if known_name(one) == name), None)
+    test_set = next((one for one in test_sets if known_name(one) == end.test_set), None)
     if test_set is None:
-        raise InputError(f"shift {known.name!r} needs a test set with path = '{name}@DIR'")
-    if not twin:
+        raise InputError(f"shift {known.name!r} needs a test set with path = '{end.test_set}@DIR'")
+    if not end.classes_of:
         return plan_setting(test_set, {})
-    policy = policy_of(twin.removesuffix(_TWIN))
-    made = Setting(test_set=test_set.name, policy=policy, policy_name=twin, relabel=True)
+    policy, name = policy_of(end.classes_of), end.policy_name
+    made = Setting(test_set=test_set.name, policy=policy, policy_name=name, relabel=True)
     return SettingPlan(setting=made, images=test_set)

@@ -91,6 +91,7 @@ def shifts(task: str | None = None, kind: str | None = None) -> Shifts:
 
 def _facts(one: KnownShift) -> dict[str, Any]:
     facts = {name: getattr(one, name) for name in _COLUMNS}
+    facts |= {"source": str(one.source), "target": str(one.target)}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in facts.items()}
 
 
@@ -130,7 +131,7 @@ def shift(name: str) -> Explained:
     if isinstance(found, DomainTask):
         facts = _task(found)
     elif isinstance(found, KnownShift):
-        target = catalogue.find(found.target.partition("@")[0])
+        target = catalogue.find(found.target.test_set)
         facts = _facts(found) | {"layout": target.tree, "citation": target.citation}
         facts |= {"published": [_line(one) for one in found.published]}
     else:
@@ -153,13 +154,13 @@ def _test_set(entry: TestSetEntry) -> dict[str, Any]:
         "kind": entry.kind or "ID set",
         "classes": entry.classes,
         "images": entry.images,
-        "id_twin": entry.twin,
+        "id_twin": None if entry.twin is None else str(entry.twin),
         "label_policy": own if policy is None else policy.describe(),
         "layout": entry.tree,
         "parts": list(entry.parts),
         "licence": entry.licence,
         "citation": entry.citation,
-        "published": [_line(one) for one in entry.published],
+        "published": [_line(one) for one in (*entry.published, *entry.consistent)],
         "checked_against": _checks(entry),
     }
 
