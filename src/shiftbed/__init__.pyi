@@ -29,6 +29,7 @@ from shiftbed.records import Setting as Setting
 from shiftbed.records import Shift as Shift
 from shiftbed.results.catalogue import check_data as check_data
 from shiftbed.results.catalogue import shifts as shifts
+from shiftbed.results.catalogue import testbeds as testbeds
 from shiftbed.results.consistency import consistency as consistency
 from shiftbed.results.correlation import correlate as correlate
 from shiftbed.results.corruption_error import mce as mce
@@ -48,7 +49,6 @@ from shiftbed.results.ranking import compare as compare
 from shiftbed.results.ranking import rank as rank
 from shiftbed.results.scores import score as score
 from shiftbed.results.similarity import similarity as similarity
-from shiftbed.results.testbeds import testbeds as testbeds
 from shiftbed.results.trajectories import trajectories as trajectories
 from shiftbed.results.transfer import transfer as transfer
 from shiftbed.scales import LINEAR as LINEAR

@@ -5,9 +5,13 @@ from scipy.stats import false_discovery_control, norm, spearmanr, wilcoxon
 
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.errors import InputError
-from shiftbed.results.architectures import architectures
+from shiftbed.results.effect_tables import (
+    architectures,
+    difficulty,
+    difficulty_effect,
+    full_and_head,
+)
 from shiftbed.results.effects import differences
-from shiftbed.results.gaps import difficulty, difficulty_effect, full_and_head
 from shiftbed.results.pairs.averages import study
 from tests.analysis.test_effects import study as augmented
 

@@ -34,7 +34,7 @@ def show_testbed(
     models: bool = Option(False, "--models", help="List the models too."),
 ) -> None:
     """Show a testbed's shifts (and settings, models), its fit set, source and citation."""
-    from shiftbed.results.testbeds import describe
+    from shiftbed.results.catalogue import describe
 
     show(describe(testbed, settings=settings, models=models), json)
 

@@ -12,7 +12,6 @@ from typer import Option
 
 from shiftbed.cli import (
     catalogue,
-    corrupt,
     imports,
     lines,
     pages,
@@ -20,7 +19,6 @@ from shiftbed.cli import (
     running,
     studies,
     training,
-    weights,
 )
 from shiftbed.cli.commands import Command, Commands
 from shiftbed.errors import InputError, WriteError, brief, lacking
@@ -45,9 +43,9 @@ COMMANDS: tuple[tuple[Any, str], ...] = (
     *((imports, "import_"), (catalogue, "reproduce")),
     *((running, name) for name in ("eval_", "run", "score")),
     *((training, "train"), (training, "difficulty"), (studies, "trajectories")),
-    *((studies, "transfer"), (weights, "interpolate"), (weights, "soup"), (weights, "linear")),
+    *((studies, "transfer"), (training, "interpolate"), (training, "soup"), (training, "linear")),
     *((probes, "probe"), (studies, "consistency"), (imports, "captions")),
-    *((corrupt, "corrupt"), (studies, "mce")),
+    *((running, "corrupt"), (studies, "mce")),
 )
 """In the order of ``--help``; the underscore of ``eval_`` and ``import_`` is Python's."""
 for module, key in COMMANDS:

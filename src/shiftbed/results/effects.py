@@ -18,8 +18,12 @@ from shiftbed.analysis.intervals import benjamini_hochberg
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.display import Table, records
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.architectures import architectures
-from shiftbed.results.gaps import difficulty, difficulty_effect, full_and_head
+from shiftbed.results.effect_tables import (
+    architectures,
+    difficulty,
+    difficulty_effect,
+    full_and_head,
+)
 from shiftbed.results.pairs import PairStudy, Source, name_of, notes_of, open_pairs
 from shiftbed.results.pairs.averages import DRAWN, frame_of, study
 from shiftbed.results.predictiveness import interval_table
