@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 import shiftbed as sb
 from shiftbed.cli import options as opt
-from shiftbed.cli.commands import Command, Default, named
+from shiftbed.cli.commands import Command, Default, Study, named
 from shiftbed.cli.output import call, check_files, write_and_show
 from shiftbed.errors import InputError
 
@@ -82,7 +82,7 @@ compare = Command(
     b=Argument(help="Another one."),
     shift=opt.Shifts,
 )
-groups = Command(
+groups = Study(
     "ρ by group of models; R² by scale; and, with --id, single-ID against multi-ID fits.",
     by="Column of models that makes the groups (default: kind).",
     shift=opt.Shifts,
@@ -93,14 +93,14 @@ groups = Command(
     threshold="Fit only models with at least this ID accuracy; with --id, leave out those below it "
     "on the first one.",
 )
-correlate = Command(
+correlate = Study(
     "Does ρ on synthetic shifts go with ρ on natural ones? Pearson's r for every pair.",
     synthetic="Only these synthetic shifts.",
     natural="Only these natural shifts.",
     models=Option(help="Over which models (default kind!=standard)."),
     unit="What intervals take as independent: run or model.",
 )
-plan = Command(
+plan = Study(
     "How many test images and baseline models it takes to detect ρ = delta.",
     delta="The ρ to detect, a fraction such as 0.01.",
     power="The wanted probability of detecting it.",

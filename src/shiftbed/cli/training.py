@@ -1,4 +1,4 @@
-"""Models that are made: ``shiftbed train``, ``difficulty``, ``interpolate``, ``soup``, ``linear``."""
+"""Models that are made: ``train``, ``difficulty``, ``interpolate``, ``soup`` and ``linear``."""
 
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,7 @@
 """What comes with the package: published testbeds, and the catalogue of natural shifts.
 
-``testbeds()`` lists the published testbeds, ``describe(testbed)`` what is in one; ``shifts()`` lists
-every shift, ``shift(name)`` explains one (or a test set, or a task of domains),
+``testbeds()`` lists the published testbeds, ``describe(testbed)`` what is in one. ``shifts()``
+lists every shift, ``shift(name)`` explains one (or a test set, or a task of domains),
 ``check_data(directory)`` recognises test sets on disk and says what is missing.
 """
 

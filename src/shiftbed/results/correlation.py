@@ -1,26 +1,31 @@
 """Does robustness to synthetic shifts go with robustness to natural ones? (taori2020, App. H)"""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.dependence import clustered_pearson
-from shiftbed.display import Cell, Result, Table, number
+from shiftbed.display import Cell, Table, number
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import NATURAL, PERTURBED
+from shiftbed.results.charts import Charted
 from shiftbed.results.lines import TESTBED, Source
 from shiftbed.testbed import choose, open_testbed
 from shiftbed.testbed.select import Choice
+
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Heatmap
 
 UNITS = ("run", "model")
 """What counts as independent: a run with all its checkpoints, or every model."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Correlated(Result):
+class Correlated(Charted):
     """Pearson's r of ρ; ``frame`` has a row per pair of shifts.
 
     synthetic, natural, r, low, high, n (models), units (what the interval takes as independent).
@@ -36,6 +41,16 @@ class Correlated(Result):
         columns |= {name: (name, lambda r: number(r, 2)) for name in wide.columns[1:]}
         title = f"{self.testbed}: Pearson's r of ρ, synthetic × natural"
         return [Table.of(title, wide, columns, notes=self.notes)]
+
+    def chart(self) -> "Heatmap":
+        """r of every synthetic shift (rows) and natural one (columns)."""
+        from shiftbed.results.charts.predictiveness import group_heatmap
+
+        title = f"{self.testbed}: ρ on synthetic and on natural shifts"
+        reading = "Near 0, robustness to the synthetic shift says nothing of the natural one."
+        words = {"title": title, "value_title": "Pearson's r of ρ", "reading": reading}
+        found = group_heatmap(self.frame, "synthetic", "natural", **words)
+        return replace(found, notes=self.notes, citation=self.citation)
 
 
 def correlate(

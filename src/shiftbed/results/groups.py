@@ -1,15 +1,15 @@
 """Groups of models, and one ID set against several (shi2023, Sections 5.2 to 5.4)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary
 from shiftbed.analysis.means import GroupMean, group_mean, mean_of_shifts
-from shiftbed.display import Cell, Result, Table, interval, number, percent, points, records, schema
+from shiftbed.display import Cell, Table, interval, number, percent, points, records, schema
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.caveats import (
@@ -19,6 +19,7 @@ from shiftbed.results.caveats import (
     judge,
     unjudged_notes,
 )
+from shiftbed.results.charts import Charted
 from shiftbed.results.lines import TESTBED, Source
 from shiftbed.results.single_and_multi import (
     AVERAGE,
@@ -34,6 +35,9 @@ from shiftbed.testbed import Testbed
 from shiftbed.testbed.judging import errors_of
 from shiftbed.testbed.select import Choice
 
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Bars
+
 _TITLES = {
     "scales": "Fit quality by scale (no knee)",
     "fits": "Single-ID and multi-ID fits",
@@ -43,7 +47,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Grouped(Result):
+class Grouped(Charted):
     """ρ by group of models and R² by scale, or single-ID against multi-ID fits.
 
     ``frame`` is the first of ``parts``, which are tables by name: groups and scales, or fits,
@@ -81,6 +85,21 @@ class Grouped(Result):
 
     def to_dict(self) -> dict[str, Any]:
         return {key: records(frame) for key, frame in self.parts.items()}
+
+    def chart(self) -> "Bars":
+        """Mean ρ by group and shift; of single-ID and multi-ID fits by the plane alone, with the
+        models that it goes through apart."""
+        from shiftbed.results.charts.predictiveness import group_bars
+
+        table, over = self.parts["groups"], "shift"
+        if "evaluation" in table.columns:
+            apart = pl.when("fitted").then(pl.lit(" (fitted)")).otherwise(pl.lit(""))
+            table = table.filter(pl.col("evaluation") == "multi-ID")
+            table, over = table.with_columns(pl.concat_str("group", apart).alias("group")), "ood"
+        title = f"{self.testbed}: ρ by {self.by}"
+        return replace(
+            group_bars(table, over, title=title, level=self.level), citation=self.citation
+        )
 
 
 def _fitted(row: Mapping[str, Any]) -> str:

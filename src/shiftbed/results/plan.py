@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -18,15 +18,19 @@ from shiftbed.analysis.planning import (
     power_of,
     smallest,
 )
-from shiftbed.display import Cell, Result, Row, Table, number, percent, points
+from shiftbed.display import Cell, Row, Table, number, percent, points
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Shift
+from shiftbed.results.charts import Charted
 from shiftbed.results.lines import TESTBED, Source
 from shiftbed.testbed import Testbed, open_testbed
 
+if TYPE_CHECKING:
+    from shiftbed.figures.charts import Curves
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Planned(Result):
+class Planned(Charted):
     """What it takes to detect ρ = delta.
 
     ``frame`` has a row per question (``measured``: is ρ ≠ 0? ``out-of-line``: is the model unusual
@@ -70,6 +74,33 @@ class Planned(Result):
             f"{self.wanted_power:g} at level {self.design.level:g}"
         )
         return [Table.of(title, self.frame, columns, notes=self.notes)]
+
+    def chart(self) -> "Curves":
+        """The power of both questions over ρ, as designed."""
+        from shiftbed.figures.charts import Curve, Curves, Reference
+
+        reach = [abs(self.delta), *self.frame["smallest_delta"].drop_nulls().to_list()]
+        beta = self.design.predicted
+        room = 0.99 - beta if self.delta > 0 else beta - 0.01
+        rho = np.copysign(np.linspace(0.0, min(1.5 * max(reach), room), 41)[1:], self.delta)
+        curves = tuple(
+            Curve(
+                name=question,
+                x=100 * rho,
+                y=np.array([power_of(self.design, float(one), question) for one in rho]),
+                points=False,
+            )
+            for question in QUESTIONS
+        )
+        return Curves(
+            title=f"Detecting ρ on {self.shift}",
+            x_title="ρ (points)",
+            y_title="power",
+            curves=curves,
+            lines=(Reference(name="wanted", intercept=self.wanted_power),),
+            notes=self.notes,
+            citation=self.citation,
+        )
 
 
 def plan(

@@ -63,25 +63,57 @@ def matrix_heatmap(
     )
 
 
-def group_heatmap(scores: pl.DataFrame, by: str, *, title: str) -> Heatmap:
-    """Scores by task or type of shift: a row per group, a column per metric (Figs. S2–S4)."""
-    groups = scores[by].unique(maintain_order=True).to_list()
-    metrics = scores["metric"].unique(maintain_order=True).to_list()
-    values = np.full((len(groups), len(metrics)), np.nan)
-    for row in scores.iter_rows(named=True):
-        if row["r"] is not None:
-            values[groups.index(row[by]), metrics.index(row["metric"])] = row["r"]
+def group_heatmap(
+    scores: pl.DataFrame,
+    by: str,
+    column: str = "metric",
+    *,
+    title: str,
+    value_title: str = "averaged correlation",
+    reading: str = "A row that differs from the others: what predicts there is another metric.",
+) -> Heatmap:
+    """Correlations: a row per group, a column per metric (Figs. S2–S4), or two kinds of shifts."""
+    groups, metrics, (values,) = _crossed(scores, by, column, ("r",))
     return Heatmap(
         title=title,
         rows=tuple(str(group) or "(none)" for group in groups),
         columns=tuple(metrics),
         values=values,
         row_title=by,
-        value_title="averaged correlation",
+        value_title=value_title,
         low=-1.0,
         high=1.0,
         diverging=True,
-        reading="A row that differs from the others: what predicts there is another metric.",
+        reading=reading,
+    )
+
+
+def _crossed(
+    frame: pl.DataFrame, rows: str, columns: str, values: Sequence[str]
+) -> tuple[list[str], list[str], list[Floats]]:
+    """The values of two columns, and tables of others by them; NaN where there is no row."""
+    names = [frame[one].unique(maintain_order=True).to_list() for one in (rows, columns)]
+    found = [np.full((len(names[0]), len(names[1])), np.nan) for _ in values]
+    for row in frame.iter_rows(named=True):
+        at = names[0].index(row[rows]), names[1].index(row[columns])
+        for value, table in zip(values, found, strict=True):
+            table[at] = np.nan if row[value] is None else row[value]
+    return names[0], names[1], found
+
+
+def group_bars(table: pl.DataFrame, over: str, *, title: str, level: float) -> Bars:
+    """Mean ρ of groups of models by shift, with the intervals of the means (shi2023, Table 1b)."""
+    groups, shifts, found = _crossed(table, "group", over, ("mean", "low", "high"))
+    values, low, high = (100 * one for one in found)
+    return Bars(
+        title=title,
+        categories=tuple(shifts),
+        series=tuple(str(group) for group in groups),
+        values=values,
+        low=low,
+        high=high,
+        y_title="mean ρ (points)",
+        reading=f"Bars are {100 * level:g} % intervals of the mean over models of that group.",
     )
 
 
