@@ -1,4 +1,4 @@
-from shiftbed.results import testbeds as shown
+from shiftbed.results import catalogue as shown
 from shiftbed.testbed import PUBLISHED
 
 
