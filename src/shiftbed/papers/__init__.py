@@ -177,18 +177,23 @@ def compare(figure: Printed, found: Recomputed | None, *, within: float = 0.0) -
     'equal'
     """
     found = found or Recomputed()
-    if figure.drawn:
-        return _not_printed(figure, found)
     reading = float(figure.text) if figure.text else None
     value = float(found.value) if math.isfinite(found.value) else None
     difference = None if reading is None or value is None else value - reading
+    near = difference is not None and abs(difference) <= 0.5 * 10.0**-figure.decimals + 1e-9
     reasons = [found.why, figure.note]
     status: Status
-    if value is None:
+    if figure.drawn:
+        status = "not printed"
+        if difference is not None:
+            agrees = "agrees with" if near else "differs from"
+            reasons.append(f"{agrees} the reference {figure.text}")
+        reading = difference = None
+    elif value is None:
         status = "not recomputable"
     elif difference is None:
         status = "not legible"
-    elif abs(difference) <= 0.5 * 10.0**-figure.decimals + 1e-9:
+    elif near:
         status = "follows from print" if found.follows else "equal"
     elif abs(difference) < within:
         status = "follows from print" if found.follows else "equal"
@@ -204,24 +209,6 @@ def compare(figure: Printed, found: Recomputed | None, *, within: float = 0.0) -
         recomputed=value,
         difference=difference,
         status=status,
-        why="; ".join(reason for reason in reasons if reason),
-    )
-
-
-def _not_printed(figure: Printed, found: Recomputed) -> Cell:
-    value = float(found.value) if math.isfinite(found.value) else None
-    reasons = [found.why, figure.note]
-    if figure.text and value is not None:
-        near = abs(value - float(figure.text)) <= 0.5 * 10.0**-figure.decimals + 1e-9
-        reasons.append(f"{'agrees with' if near else 'differs from'} the reference {figure.text}")
-    return Cell(
-        table=figure.table,
-        row=figure.row,
-        column=figure.column,
-        printed=None,
-        recomputed=value,
-        difference=None,
-        status="not printed",
         why="; ".join(reason for reason in reasons if reason),
     )
 

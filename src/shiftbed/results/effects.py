@@ -209,6 +209,9 @@ class RecipeEffects(PairStudy):
         return draw(self.frame, title=title)
 
 
+_MEASURED = ("mean", "median", "low", "high", "rank_biserial", "p_value", "n", "zeros")
+
+
 def differences(
     pairs: Sequence[PairTable],
     column: str,
@@ -238,25 +241,10 @@ def differences(
             raise unknown("metric of the study", name, known)
         found = matched_differences(pairs, name, column, of, against, match=match, unit=unit)
         test = signed_rank(found.differences, alternative, level=level)
-        rows.append(
-            {
-                "metric": name,
-                "mean": test.mean,
-                "median": test.median,
-                "low": test.low,
-                "high": test.high,
-                "rank_biserial": test.rank_biserial,
-                "p_value": test.p_value,
-                "n": test.n,
-                "unit": unit or unit_of(pairs),
-                "zeros": test.zeros,
-                "networks": found.matched,
-                "unmatched": found.unmatched,
-                "alternative": alternative,
-                "method": test.method,
-                "note": test.note,
-            }
-        )
+        measured = {key: getattr(test, key) for key in _MEASURED}
+        counts = {"networks": found.matched, "unmatched": found.unmatched}
+        more = {"alternative": alternative, "method": test.method, "note": test.note}
+        rows.append({"metric": name} | measured | {"unit": unit or unit_of(pairs)} | counts | more)
     frame = frame_of(rows)
     q = benjamini_hochberg(frame["p_value"].cast(pl.Float64).fill_null(np.nan).to_numpy())
     at = frame.columns.index("p_value") + 1

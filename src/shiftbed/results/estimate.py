@@ -137,6 +137,7 @@ class Estimates(Charted):
     truth, n_id, n_ood, note, error.
     """
 
+    json_keys = "id=source ood=target labels flags estimates=frame errors not_computable"
     source: str
     target: str
     line: AgreementLine | None
@@ -159,16 +160,9 @@ class Estimates(Charted):
     def to_dict(self) -> dict[str, Any]:
         lines: dict[str, Any] = {}
         if (line := self.line) is not None:
-            lines["agreement_line"] = {
-                "slope": line.slope,
-                "slope_error": line.slope_error,
-                "bias": line.bias,
-                "bias_error": line.bias_error,
-                "r2": line.r2,
-                "pairs": line.pairs,
-                "dropped_pairs": line.dropped,
-                "scale": "probit",
-            }
+            fitted = ("slope", "slope_error", "bias", "bias_error", "r2", "pairs")
+            own = {name: getattr(line, name) for name in fitted}
+            lines["agreement_line"] = own | {"dropped_pairs": line.dropped, "scale": "probit"}
             lines["check"] = {"holds": line.holds, "reasons": list(line.reasons)}
         if self.accuracy_line is not None:
             slope, bias = self.accuracy_line
@@ -178,17 +172,7 @@ class Estimates(Charted):
         else:
             names = ("mae", "r2", "models")
             lines["rehearsal"] = dict(zip(names, self.rehearsed, strict=True))
-        return {
-            "id": self.source,
-            "ood": self.target,
-            "labels": self.labels,
-            "families": None,
-            "flags": list(self.flags),
-            "estimates": records(self.frame),
-            "errors": records(self.errors),
-            **lines,
-            "not_computable": dict(self.not_computable),
-        }
+        return super().to_dict() | lines | {"families": None}
 
     def tables(self) -> Iterable[Table]:
         by_model: dict[str, dict[str, Row]] = {}

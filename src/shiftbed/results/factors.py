@@ -192,20 +192,16 @@ def _remarks(found: Factors, *, repeated: bool) -> Iterable[str]:
 def loading_table(found: Factors) -> pl.DataFrame:
     """A row per metric and factor: loading with its interval, communality, Heywood cases."""
     p, k = found.loadings.shape
+    of_metrics = ("communality", "communality_low", "communality_high", "uniqueness", "heywood")
+    of_factors = ("variance", "variance_low", "variance_high")
     rows = {
         "metric": np.repeat(np.array(found.columns), k),
         "factor": np.tile(np.arange(1, k + 1), p),
         "loading": found.loadings.ravel(),
         "low": found.low.ravel(),
         "high": found.high.ravel(),
-        "communality": np.repeat(found.communality, k),
-        "communality_low": np.repeat(found.communality_low, k),
-        "communality_high": np.repeat(found.communality_high, k),
-        "uniqueness": np.repeat(found.uniqueness, k),
-        "heywood": np.repeat(found.heywood, k),
-        "variance": np.tile(found.variance, p),
-        "variance_low": np.tile(found.variance_low, p),
-        "variance_high": np.tile(found.variance_high, p),
+        **{name: np.repeat(getattr(found, name), k) for name in of_metrics},
+        **{name: np.tile(getattr(found, name), p) for name in of_factors},
         "n": np.full(p * k, found.n),
     }
     return pl.DataFrame(rows, nan_to_null=True)

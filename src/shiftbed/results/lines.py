@@ -13,12 +13,7 @@ from scipy.special import stdtrit
 from shiftbed.analysis.baseline import Baseline, Estimator, Line, OnBoundary
 from shiftbed.analysis.id_sets import IdSets, examine, partial_residuals
 from shiftbed.analysis.intervals import check_level
-from shiftbed.display import (
-    Row,
-    Table,
-    number,
-    percent,
-)
+from shiftbed.display import Row, Table, number, percent, plain
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import NATURAL, Shift
 from shiftbed.results.charts import Charted
@@ -283,39 +278,21 @@ def _coefficients(lines: Mapping[str, Baseline], level: float) -> pl.DataFrame:
 def _fit_dict(line: Baseline, level: float) -> dict[str, Any]:
     pieces = []
     for piece in line.lines:
-        one = {
-            "from": piece.low,
-            "to": piece.high,
-            "weights": list(piece.weights),
-            "intercept": piece.intercept,
-            "n": piece.n,
-            "sigma": piece.sigma,
-            "covariance": piece.covariance.tolist(),
-            "covariance_dof": piece.covariance_dof,
-            "covariance_independent": piece.independent_covariance.tolist(),
-        }
+        names = ("weights", "intercept", "n", "sigma", "covariance", "covariance_dof")
+        one = {"from": piece.low, "to": piece.high} | _named(piece, names)
+        one["covariance_independent"] = plain(piece.independent_covariance)
         if len(piece.draws):
             tails = [(1 - level) / 2, (1 + level) / 2]
             ends = np.nanquantile(piece.draws, tails, axis=0).T.tolist()
             one["bootstrap"] = {"intercept": ends[0], "weights": ends[1:]}
         pieces.append(one)
-    return {
-        "shift": line.shift,
-        "scale": line.scale.name,
-        "id_settings": list(line.id_settings),
-        "ood_setting": line.ood_setting,
-        "n": line.n,
-        "weights": list(line.weights),
-        "intercept": line.intercept,
-        "r2": line.r2,
-        "mae": line.mae,
-        "families": line.families,
-        "flags": list(line.flags),
-        "pieces": pieces,
-        "support": line.support.tolist(),
-        "models": list(line.models),
-        "left_out": list(line.left_out),
-    }
+    own = "shift id_settings ood_setting n weights intercept r2 mae families flags support models"
+    return _named(line, [*own.split(), "left_out"]) | {"scale": line.scale.name, "pieces": pieces}
+
+
+def _named(record: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Attributes of a record as JSON has them."""
+    return {name: plain(getattr(record, name)) for name in names}
 
 
 def _table(title: str, rows: Sequence[Row], notes: Iterable[str] = ()) -> Table:
@@ -395,6 +372,7 @@ def _id_set_dict(found: IdSets, level: float) -> dict[str, Any]:
         half = quantile * one.loo_mae_se
         ends = {"loo_mae_low": max(one.loo_mae - half, 0.0), "loo_mae_high": one.loo_mae + half}
         subsets.append(asdict(one) | ends)
+    ridge = _named(path, ("penalties", "weights", "press", "best"))
     return {
         "n": line.n,
         "best": list(found.best.id_settings),
@@ -402,17 +380,12 @@ def _id_set_dict(found: IdSets, level: float) -> dict[str, Any]:
         "subsets": subsets,
         "ridge": {
             "id_settings": list(line.id_settings),
-            "penalties": path.penalties.tolist(),
-            "weights": path.weights.tolist(),
             "effective_weights": path.degrees.tolist(),
-            "press": path.press.tolist(),
-            "best": path.best,
+            **ridge,
         },
         "collinearity": {
             "vif": dict(zip(line.id_settings, alike.inflation.tolist(), strict=True)),
-            "condition": alike.condition,
-            "correlation": alike.correlation.tolist(),
-            "warnings": list(alike.warnings),
+            **_named(alike, ("condition", "correlation", "warnings")),
         },
         "partial_residuals": partial_residuals(line),
     }

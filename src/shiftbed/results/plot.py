@@ -318,18 +318,7 @@ CHARTS: dict[str, _Maker] = {
     "scatter": _Maker(
         title="Scatter",
         make=_scatter,
-        takes=(
-            *_FIT,
-            "by",
-            "colour",
-            "highlight",
-            "label",
-            "level",
-            "only",
-            "models",
-            "xlim",
-            "ylim",
-        ),
+        takes=(*_FIT, "by", "colour", "highlight", "label", "level", *_DRAWN, "xlim", "ylim"),
         in_page=False,
     ),
     "relative": _Maker(

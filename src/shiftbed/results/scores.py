@@ -188,18 +188,9 @@ def _accuracies(
         value = (best == labels).mean(axis=1)
         low, high = clopper_pearson(value, len(test_set), level)
         for model, v, a, b in zip(some, value.tolist(), low.tolist(), high.tolist(), strict=True):
-            found[model] = {
-                "model": model,
-                "setting": test_set.setting,
-                "metric": "top1",
-                "value": v,
-                "low": a,
-                "high": b,
-                "n": len(test_set),
-                "unreadable": 0,
-                "label_policy": test_set.label_policy,
-                "note": "",
-            }
+            row = {"model": model, "setting": test_set.setting, "metric": "top1", "value": v}
+            row |= {"low": a, "high": b, "n": len(test_set), "unreadable": 0}
+            found[model] = row | {"label_policy": test_set.label_policy, "note": ""}
     return found
 
 
