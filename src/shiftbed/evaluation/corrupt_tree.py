@@ -58,6 +58,7 @@ _SEVERITIES = ("1", "2", "3", "4", "5")
 class CorruptedTree(Result):
     """A test set under corruptions, on disk; the frame has a row per corruption and severity."""
 
+    json_keys = "destination=folder images settings written kept unreadable"
     folder: str
     images: int
     """Of the test set."""
@@ -82,15 +83,9 @@ class CorruptedTree(Result):
         )
         yield Table(notes=(counts, *(f"unreadable: {line}" for line in self.unreadable)))
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "destination": self.folder,
-            "images": self.images,
-            "settings": self.frame["corruption"].to_list(),
-            "written": self.written,
-            "kept": self.kept,
-            "unreadable": list(self.unreadable),
-        }
+    @property
+    def settings(self) -> list[str]:
+        return self.frame["corruption"].to_list()
 
 
 def corrupt(

@@ -1,6 +1,6 @@
 """mCE and relative mCE of the models of a testbed or a store."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,6 +47,39 @@ def corrupted_settings(testbed: Testbed) -> dict[str, Corrupted]:
         if id in testbed.settings and 1 <= what.severity <= SEVERITIES:
             found[id] = Corrupted(clean.id, what.name, what.severity, what.place)
     return found
+
+
+def find_corruptions(
+    testbed: Testbed, where: str | None, clean: str | None, *, usual: str = ""
+) -> tuple[str, dict[str, dict[int, str]]]:
+    """The clean setting, and by corruption its settings by severity, of one place alone.
+
+    Corruptions in memory and on disk are never mixed. ``clean`` may be left out where there is
+    one, or where ``usual`` is among them.
+    """
+    if where is not None and where not in WHERE:
+        raise unknown("place of corruptions", where, WHERE)
+    every = corrupted_settings(testbed).items()
+    parsed = {setting: one for setting, one in every if where in (None, one.where)}
+    if not parsed:
+        place = "" if where is None else f" ({where})"
+        raise InputError(f"{testbed.name} has no corrupted settings such as val+fog:3{place}")
+    if len({one.where for one in parsed.values()}) > 1:
+        raise InputError(
+            f"testbed {testbed.name} has corruptions in memory and on disk, which are never mixed; "
+            "say which"
+        )
+    cleans = sorted({one.clean for one in parsed.values()})
+    if clean is None and len(cleans) > 1 and usual not in cleans:
+        raise InputError(f"corruptions of several test sets: say which, {', '.join(cleans)}")
+    chosen = clean or (cleans[0] if len(cleans) == 1 else usual)
+    if chosen not in cleans:
+        raise unknown("corrupted test set", chosen, cleans)
+    found: dict[str, dict[int, str]] = {}
+    for setting, one in parsed.items():
+        if one.clean == chosen:
+            found.setdefault(one.name, {})[one.severity] = setting
+    return chosen, found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -147,23 +180,16 @@ class _Table:
     """The corrupted settings of a testbed that belong together."""
 
     def __init__(self, testbed: Testbed, where: str | None, clean: str | None) -> None:
-        if where is not None and where not in WHERE:
-            raise unknown("place of corruptions", where, WHERE)
-        parsed = corrupted_settings(testbed)
-        if not parsed:
-            raise InputError(f"testbed {testbed.name} has no corrupted settings such as val+fog:3")
-        places = {one.where for one in parsed.values()}
-        if where is None and len(places) > 1:
-            raise InputError(
-                f"testbed {testbed.name} has corruptions in memory and on disk, which are never "
-                "mixed; say which"
-            )
-        self.where = where or places.pop()
-        cleans = sorted({one.clean for one in parsed.values() if one.where == self.where})
-        self.clean = clean or (cleans[0] if len(cleans) == 1 else "val")
-        testbed.setting_index(self.clean)
         self.testbed = testbed
-        self.columns = _complete(parsed, self.clean, self.where)
+        self.clean, found = find_corruptions(testbed, where, clean, usual="val")
+        testbed.setting_index(self.clean)
+        whole = range(1, SEVERITIES + 1)
+        self.columns = {
+            name: tuple(by[severity] for severity in whole)
+            for name, by in found.items()
+            if set(by) == set(whole)
+        }
+        """By corruption, its five settings in order; none with a severity missing."""
 
     def accuracy(self, setting: str, model: str) -> float:
         return float(self.testbed.accuracy(setting)[self.testbed.model_index(model)])
@@ -217,22 +243,6 @@ class _Table:
             return None, None
         wrong = np.stack([~results[setting].right[row] for setting in settings])
         return wrong.reshape(len(names), SEVERITIES, -1), ~results[self.clean].right[row]
-
-
-def _complete(
-    parsed: Mapping[str, Corrupted], clean: str, where: str
-) -> dict[str, tuple[str, ...]]:
-    """By corruption, its five settings in order; those with a severity missing are left out."""
-    found: dict[str, dict[int, str]] = {}
-    for setting, one in parsed.items():
-        if one.clean == clean and one.where == where:
-            found.setdefault(one.name, {})[one.severity] = setting
-    whole = range(1, SEVERITIES + 1)
-    return {
-        name: tuple(by[severity] for severity in whole)
-        for name, by in found.items()
-        if set(by) == set(whole)
-    }
 
 
 def _reference(

@@ -209,7 +209,7 @@ class RecipeEffects(PairStudy):
         return draw(self.frame, title=title)
 
 
-_MEASURED = ("mean", "median", "low", "high", "rank_biserial", "p_value", "n", "zeros")
+_MEASURED = ("mean", "median", "low", "high", "rank_biserial", "p_value", "n")
 
 
 def differences(
@@ -242,9 +242,10 @@ def differences(
         found = matched_differences(pairs, name, column, of, against, match=match, unit=unit)
         test = signed_rank(found.differences, alternative, level=level)
         measured = {key: getattr(test, key) for key in _MEASURED}
-        counts = {"networks": found.matched, "unmatched": found.unmatched}
+        row = {"metric": name, **measured, "unit": unit or unit_of(pairs), "zeros": test.zeros}
+        row |= {"networks": found.matched, "unmatched": found.unmatched}
         more = {"alternative": alternative, "method": test.method, "note": test.note}
-        rows.append({"metric": name} | measured | {"unit": unit or unit_of(pairs)} | counts | more)
+        rows.append(row | more)
     frame = frame_of(rows)
     q = benjamini_hochberg(frame["p_value"].cast(pl.Float64).fill_null(np.nan).to_numpy())
     at = frame.columns.index("p_value") + 1

@@ -57,6 +57,7 @@ class Placed(Drawn):
     its measurement interval (low, high), where another baseline model's ρ would fall
     (prediction_low, prediction_high), p_value, q_value, … (``Testbed.effective_robustness``)."""
 
+    json_keys = "model testbed=testbed.name level nearest citation"
     model: str
     nearest: pl.DataFrame
     """The models closest in ID accuracy on the first shift, with their ρ; none for a plane."""
@@ -100,15 +101,7 @@ class Placed(Drawn):
         tried = {}
         if self.sensitivity is not None:
             tried["sensitivity"] = [one.to_dict() for one in self.sensitivity]
-        return {
-            "model": self.model,
-            "testbed": self.testbed.name,
-            "level": self.level,
-            "shifts": records(self.frame, _SHIFT),
-            "nearest": records(self.nearest),
-            **tried,
-            "citation": self.citation,
-        }
+        return super().to_dict() | {"shifts": records(self.frame, _SHIFT)} | tried
 
 
 def place(

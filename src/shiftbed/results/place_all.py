@@ -43,6 +43,10 @@ class PlacedAll(Drawn):
     """Models of a file on the lines of a testbed; ``frame`` has a row per model and shift, with
     the columns of ``place``."""
 
+    json_keys = (
+        "testbed=testbed.name source level fdr all_runs not_matched not_placed not_computed "
+        "citation"
+    )
     source: str
     fdr: float
     runs: pl.DataFrame
@@ -109,21 +113,9 @@ class PlacedAll(Drawn):
     def to_dict(self) -> dict[str, Any]:
         groups = self.frame.group_by(["model"], maintain_order=True)
         runs = self.runs.group_by(["run"], maintain_order=True)
-        return {
-            "testbed": self.testbed.name,
-            "source": self.source,
-            "level": self.level,
-            "fdr": self.fdr,
-            "models": [
-                {"model": m, "shifts": records(rows.drop("model"))} for (m,), rows in groups
-            ],
-            "runs": [{"run": run, "shifts": records(rows.drop("run"))} for (run,), rows in runs],
-            "all_runs": records(self.all_runs),
-            "not_matched": list(self.not_matched),
-            "not_placed": list(self.not_placed),
-            "not_computed": [list(one) for one in self.not_computed],
-            "citation": self.citation,
-        }
+        models = [{"model": m, "shifts": records(rows.drop("model"))} for (m,), rows in groups]
+        told = [{"run": run, "shifts": records(rows.drop("run"))} for (run,), rows in runs]
+        return super().to_dict() | {"models": models, "runs": told}
 
 
 def place_all(

@@ -19,7 +19,7 @@ from shiftbed.analysis.intervals import check_level, clopper_pearson
 from shiftbed.display import Table, between, interval, percent, points, records, schema
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.charts import Charted
-from shiftbed.results.corruption_error import WHERE, corrupted_settings
+from shiftbed.results.corruption_error import find_corruptions
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed
 
@@ -130,25 +130,9 @@ _SCHEMA = schema(
 
 def _columns(testbed: Testbed, clean: str | None, where: str) -> dict[str, tuple[str, ...]]:
     """By name, the settings of a corruption in the order of severities; the clean one first."""
-    if where not in WHERE:
-        raise unknown("place of corruptions", where, WHERE)
-    parsed = {s: c for s, c in corrupted_settings(testbed).items() if c.where == where}
-    if not parsed:
-        raise InputError(f"{testbed.name} has no setting such as TEST+fog:3 ({where})")
-    cleans = sorted({one.clean for one in parsed.values()})
-    if clean is None and len(cleans) > 1:
-        raise InputError(f"corruptions of several test sets: say which, {', '.join(cleans)}")
-    chosen = clean or cleans[0]
-    if chosen not in cleans:
-        raise unknown("corrupted test set", chosen, cleans)
-    found: dict[str, tuple[str, ...]] = {}
-    if chosen in testbed.settings:
-        found[CLEAN] = (chosen,)
-    own = {setting: one for setting, one in parsed.items() if one.clean == chosen}
-    for name in sorted({one.name for one in own.values()}):
-        some = sorted((one.severity, setting) for setting, one in own.items() if one.name == name)
-        found[name] = tuple(setting for _, setting in some)
-    return found
+    chosen, own = find_corruptions(testbed, where, clean)
+    found = {CLEAN: (chosen,)} if chosen in testbed.settings else {}
+    return found | {name: tuple(by[at] for at in sorted(by)) for name, by in sorted(own.items())}
 
 
 def _rows(testbed: Testbed, by: str) -> dict[str, NDArray[np.int64]]:
