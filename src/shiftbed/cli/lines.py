@@ -7,29 +7,26 @@ from typer import Argument, Option
 
 import shiftbed as sb
 from shiftbed.cli import options as opt
-from shiftbed.cli.commands import Command, Default, Study, named
-from shiftbed.cli.output import call, check_files, write_and_show
+from shiftbed.cli.commands import Default, Study, named, study
 from shiftbed.errors import InputError
 
 
 def _place(function: Callable[..., Any], given: dict[str, Any]) -> None:
-    output, from_ = given.pop("output"), given.pop("from_")
-    check_files(output)
+    from_ = given.pop("from_")
     reading = {key: given.pop(key) for key in ("columns", "unit", "models")}
-    if from_:
-        reading["columns"] = opt.columns_by_role(reading["columns"])
-        single = ("id", "ood", "model", "predictions", "parent", "multi", "sensitivity", "name")
-        for one in single:
-            if given.pop(one) not in (None, False, "your model"):
-                raise InputError(f"--from places the models of a file; it takes no --{one}")
-        write_and_show(call(sb.place_all, given | reading, results=from_), output, given["json"])
+    if not from_:
+        if any(reading.values()):
+            raise InputError("--column, --unit and --models go with --from")
+        study(function, given)
         return
-    if any(reading.values()):
-        raise InputError("--column, --unit and --models go with --from")
-    write_and_show(call(function, given), output, given["json"])
+    for one in ("id", "ood", "model", "predictions", "parent", "multi", "sensitivity", "name"):
+        if given.pop(one) not in (None, False, "your model"):
+            raise InputError(f"--from places the models of a file; it takes no --{one}")
+    reading["columns"] = opt.columns_by_role(reading["columns"])
+    study(sb.place_all, given | reading | {"results": from_})
 
 
-place = Command(
+place = Study(
     """Place your model: its effective robustness per shift, with intervals, and what to cite.
 
     With --from, every model of a file on every shift that it has the accuracies for.
@@ -59,16 +56,15 @@ place = Command(
     models=Annotated[
         list[str], Option(help="A table that describes the models of --from: model, kind, …")
     ],
-    output=opt.SHARED["output"],
 )
-fit = Command(
+fit = Study(
     "Fit the baseline of a shift: a line through one ID setting, a plane through several.",
     weighted="Weigh baseline models by their test-set sizes.",
     by="One line per value of this column of models.",
     choose_ids="Which of several --id to control for? Collinearity.",
     bootstrap="Resamples of the models for the band.",
 )
-rank = Command(
+rank = Study(
     "Rank a testbed's models by effective robustness on a shift (or on all, without --shift).",
     only="Show only these models: COLUMN=PATTERN.",
     by="Sort by effective, relative, p_value or target.",
@@ -76,7 +72,7 @@ rank = Command(
         "--most", "-n", help="How many rows; 0 for all (default 15; JSON has all with --with)."
     ),
 )
-compare = Command(
+compare = Study(
     "Compare two models: accuracies, ρ of each, and the difference with its interval.",
     a=Argument(help="A model of the testbed."),
     b=Argument(help="Another one."),

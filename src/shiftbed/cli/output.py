@@ -38,15 +38,6 @@ def call(function: Callable[..., T], given: Mapping[str, Any], **changed: Any) -
     return function(**{k: v for k, v in options.items() if v is not None and v != []})
 
 
-def write_and_show(result: Result, output: Path | None, json: bool) -> None:
-    """Write a result's table to ``output``, if that is asked for, and show the result."""
-    if output is not None:
-        write_table(result.frame, output)
-    show(result, json)
-    if output is not None and not json:
-        print(f"wrote {output}")
-
-
 def check_files(output: Path | None, *figures: Path | None) -> None:
     """Refuse a file of the wrong kind before anything is computed."""
     if output is not None:
