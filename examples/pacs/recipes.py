@@ -1,14 +1,18 @@
-"""The study's networks as four recipes into one store; a profile says how many.
+"""The study's networks as recipes into one store; a profile says how many.
 
-``heads`` are linear heads on frozen backbones, ``whole`` are networks fine-tuned whole and trained
-from nothing, ``attacked`` are some of the heads once more, under attack: a run that is finished is
-only evaluated where it was not yet. ``large`` are heads on a larger backbone, without augmentation.
+``heads-NAME`` are linear heads on one frozen backbone each, ``whole`` are networks fine-tuned whole,
+``scratch`` are networks from nothing, ``attacked`` are some of the heads once more, under attack: a
+run that is finished is only evaluated where it was not yet.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 __all__ = ["FULL", "QUICK", "TINY", "Profile", "texts"]
+
+Sizes = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,67 +21,91 @@ class Profile:
 
     size: int
     """Pixels a side."""
-    backbones: tuple[str, ...]
-    large: str | None
-    """A backbone that takes part without augmentation only."""
-    more_seeds: tuple[int, ...]
-    """Of the first backbone."""
-    lr: tuple[float, ...]
-    seeds: int
-    shots: tuple[int, ...]
+    backbones: Mapping[str, int]
+    """Name → seeds of its heads; heads on the first one are attacked."""
+    shots: Sizes
+    """Examples a class; "all" is the whole training part."""
     augmentations: tuple[str, ...]
+    lr: tuple[float, ...]
     steps: int
     corruptions: tuple[str, ...]
+    """Of the ID test part."""
+    whole: str
+    """Network that is fine-tuned whole."""
     whole_steps: int
-    scratch_steps: int
+    attacked_shots: Sizes
+    """Of heads under attack: seed 0 and the last learning rate only."""
+    attacked_augmentations: tuple[str, ...]
+    attack_whole: bool
+    """Whether networks fine-tuned whole are attacked, too."""
     attack_share: float
+    """Of every class of the test parts."""
+    scratch_steps: int
+    scratch_shots: Sizes
+    scratch_augmentations: tuple[str, ...]
+    whole_shots: Sizes = (100, 10)
+    whole_augmentations: tuple[str, ...] = ("none", "randaugment")
     held_out: float = 0.1
     attacks: tuple[str, ...] = ("apgd-ce-l2:0.1", "apgd-ce-l2:0.5")
     """The printed sizes, 0.001 and 0.02, change pictures of this size less than rounding does."""
     attack_steps: int = 5
-    whole: str = "lite0"
     backend: str = "onnxruntime"
 
 
 FULL = Profile(
-    size=64,
-    backbones=("lite0", "lite1", "lite2"),
-    large="resnet50",
-    more_seeds=(2,),
-    lr=(5e-4, 5e-3),
-    seeds=2,
-    shots=(10, 100),
+    size=96,
+    backbones={"lite0": 2, "lite1": 2, "lite2": 2, "resnet50": 1},
+    shots=("all", 100, 10),
     augmentations=("none", "randaugment", "augmix"),
-    steps=100,
-    corruptions=("gaussian_noise:3", "motion_blur:3"),
-    whole_steps=10,
-    scratch_steps=40,
-    attack_share=0.02,
+    lr=(5e-4, 5e-3),
+    steps=300,
+    corruptions=("wenzel2022:3",),
+    whole="lite0",
+    whole_steps=60,
+    attacked_shots=("all", 100, 10),
+    attacked_augmentations=("none", "randaugment", "augmix"),
+    attack_whole=True,
+    attack_share=0.1,
+    scratch_steps=150,
+    scratch_shots=("all", 100),
+    scratch_augmentations=("none", "randaugment"),
 )
-QUICK = replace(FULL, backbones=("lite0", "lite2"), large=None, more_seeds=(2, 3, 4))
-TINY = Profile(
+QUICK = replace(
+    FULL,
+    backbones={"lite0": 2, "lite1": 1, "lite2": 1, "resnet50": 1},
+    whole_steps=20,
+    attacked_augmentations=("none",),
+    attack_whole=False,
+    scratch_shots=("all",),
+    scratch_augmentations=("none",),
+)
+TINY = replace(
+    FULL,
     size=16,
-    backbones=("tiny",),
-    large=None,
-    more_seeds=(2,),
-    lr=(1e-2, 1e-1),
-    seeds=2,
-    shots=(2, 4),
+    backbones={"tiny": 2},
+    shots=("all", 4, 2),
     augmentations=("none", "randaugment"),
+    lr=(1e-2, 1e-1),
     steps=5,
     corruptions=("gaussian_noise:3",),
+    whole="tiny",
     whole_steps=2,
-    scratch_steps=2,
+    attacked_shots=(4, 2),
+    attacked_augmentations=("none",),
     attack_share=0.5,
     attack_steps=2,
-    whole="tiny",
+    scratch_steps=2,
+    scratch_shots=("all",),
+    whole_shots=(4, 2),
+    scratch_augmentations=("none",),
     backend="torch",
 )
 
-_HEAD = """
+_TOP = """
 name = "pacs"
 store = "store"
 runs = "runs"
+features = "{features}"
 backend = "{backend}"
 evaluation_batch_size = 128
 
@@ -86,11 +114,10 @@ path = "{data}"
 held_out = {held_out}
 validation = 0.1
 """
-
 _HEADS = """
 [[grid]]
-name = "{name}"
-model = {models}
+name = "heads"
+model = "python:examples.pacs.nets:{model}()"
 start = "pretrained"
 data = {{name = "pacs/*", shots = {shots}}}
 tune = "head"
@@ -101,82 +128,63 @@ views = 1
 checkpoints = {{keep = "head"}}
 seed = {seeds}
 """
-
-_LARGE = """
-[[grid]]
-name = "large"
-model = "python:examples.pacs.nets:{large}()"
-start = "pretrained"
-data = {{name = "pacs/*", shots = {shots}}}
-tune = "head"
-optimiser = {{name = "Adam", lr = {lr}}}
-steps = {steps}
-checkpoints = {{keep = "head"}}
-seed = {seeds}
-"""
-
 _WHOLE = """
 [[grid]]
 name = "whole"
 model = "python:examples.pacs.nets:{whole}()"
 start = "pretrained"
-data = {{name = "pacs/*", shots = {least}}}
+data = {{name = "pacs/*", shots = {whole_shots}}}
 tune = "whole"
 optimiser = {{name = "Adam", lr = 5e-4}}
 steps = {whole_steps}
 batch_size = 32
-augmentation = {augmentations}
+augmentation = {whole_augmentations}
 checkpoints = {{keep = "last"}}
-
+"""
+_SCRATCH = """
 [[grid]]
 name = "scratch"
 model = "nets:resnet8?size=32"
-data = "pacs/*"
+data = {{name = "pacs/*", shots = {scratch_shots}}}
 optimiser = {{name = "Adam", lr = 3e-3}}
 steps = {scratch_steps}
+augmentation = {scratch_augmentations}
 checkpoints = {{keep = "last"}}
 """
 
-_ATTACKED = """
-[[grid]]
-name = "few-shot"
-model = "python:examples.pacs.nets:{first}()"
-start = "pretrained"
-data = {{name = "pacs/*", shots = {shots}}}
-tune = "head"
-optimiser = {{name = "Adam", lr = {rate}}}
-steps = {steps}
-augmentation = {augmentations}
-views = 1
-checkpoints = {{keep = "head"}}
-"""
 
+def texts(profile: Profile, data: Path, features: Path) -> dict[str, str]:
+    """Name of a recipe → its text. ``attacked`` needs ``heads-*``, the others need nothing."""
 
-def texts(profile: Profile, data: Path) -> dict[str, str]:
-    """Name of a recipe → its text."""
+    def made(template: str, more: str, **own: Any) -> str:
+        given = {key: _toml(value) for key, value in (vars(profile) | own).items()}
+        given |= {"data": data.absolute().as_posix(), "features": features.absolute().as_posix()}
+        return _TOP.format_map(given) + more + template.format_map(given)
 
-    def listed(values: tuple[object, ...]) -> str:
-        return "[" + ", ".join(f'"{v}"' if isinstance(v, str) else str(v) for v in values) + "]"
-
-    given = {
-        key: listed(value) if isinstance(value, tuple) else value
-        for key, value in vars(profile).items()
-    }
-    given |= {"data": data.absolute().as_posix(), "least": min(profile.shots)}
-    given["models"] = listed(tuple(f"python:examples.pacs.nets:{n}()" for n in profile.backbones))
-    given |= {"first": profile.backbones[0], "rate": profile.lr[-1]}
-    more = {"models": f'"python:examples.pacs.nets:{profile.backbones[0]}()"'}
-    more["seeds"] = given["more_seeds"]
-    given["seeds"] = listed(tuple(range(profile.seeds)))
-    head = _HEAD.format(**given)
-    corrupted = f"{head}corruptions = {listed(profile.corruptions)}\n"
-    attacks = f"attacks = {listed(profile.attacks)}\nattack_share = {profile.attack_share}\n"
-    attacks += f"attack_options = {{steps = {profile.attack_steps}}}\n"
+    corrupted = f"corruptions = {_toml(profile.corruptions)}\n"
+    attacked = f"attacks = {_toml(profile.attacks)}\nattack_share = {profile.attack_share}\n"
+    attacked += f"attack_options = {{steps = {profile.attack_steps}}}\n"
     found = {
-        "heads": corrupted
-        + _HEADS.format(**given, name="few-shot")
-        + _HEADS.format(**given | more, name="more-seeds"),
-        "whole": corrupted.replace(f'"{profile.backend}"', '"torch"') + _WHOLE.format(**given),
-        "attacked": head + attacks + _ATTACKED.format(**given),
+        f"heads-{name}": made(_HEADS, corrupted, model=name, seeds=tuple(range(seeds)))
+        for name, seeds in profile.backbones.items()
     }
-    return found | ({} if profile.large is None else {"large": corrupted + _LARGE.format(**given)})
+    both = corrupted + (attacked if profile.attack_whole else "")
+    found["whole"] = made(_WHOLE, both, backend="torch")
+    found["scratch"] = made(_SCRATCH, corrupted, backend="torch")
+    found["attacked"] = made(
+        _HEADS,
+        attacked,
+        model=next(iter(profile.backbones)),
+        shots=profile.attacked_shots,
+        augmentations=profile.attacked_augmentations,
+        lr=profile.lr[-1],
+        seeds=0,
+    )
+    return found
+
+
+def _toml(value: Any) -> Any:
+    """A tuple as a list of TOML, anything else as it is."""
+    if not isinstance(value, tuple):
+        return value
+    return "[" + ", ".join(f'"{v}"' if isinstance(v, str) else str(v) for v in value) + "]"

@@ -2,7 +2,8 @@
 
 name = "digits"
 store = "store"                          # predictions of all checkpoints, a testbed
-runs = "runs"                            # checkpoints and cached features
+runs = "runs"                            # checkpoints
+features = "runs/features"               # what frozen backbones make of images; sweeps may share it
 threads = 1                              # of torch, per job: part of what makes runs repeatable
 backend = "torch"                        # of features and evaluation, or "onnxruntime"
 
@@ -100,7 +101,8 @@ def short_hash(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
 
 
-_TOP = ("name", "store", "runs", "data", "tasks", "test_sets", "settings", "shifts", "grid")
+_TOP = ("name", "store", "runs", "features", "data", "tasks", "test_sets", "settings", "shifts")
+_TOP += ("grid",)
 _OPTIONS: dict[str, Any] = {
     "threads": 1,
     "data_workers": 0,
@@ -191,6 +193,8 @@ class Recipe:
     """Folder of the file; other files that it names are relative to it."""
     store: str
     runs: str
+    features: str
+    """Where features of frozen backbones are kept for all heads on them."""
     sources: Sources
     grids: tuple[Grid, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -220,11 +224,15 @@ def read_recipe(path: str | Path) -> Recipe:
     base = path.parent
     with errors_in(path):
         sources = read_sources(table, base)
+        runs = beside(str(table.get("runs", "runs")), base)
         return Recipe(
             name=str(table.get("name", path.stem)),
             base=str(base),
             store=beside(str(table.get("store", "store")), base),
-            runs=beside(str(table.get("runs", "runs")), base),
+            runs=runs,
+            features=beside(str(table["features"]), base)
+            if "features" in table
+            else str(Path(runs) / "features"),
             sources=sources,
             grids=tuple(_grids(table.get("grid"), sources)),
             options=_options(table),

@@ -129,6 +129,7 @@ class TrainTask:
     base: str
     store: str
     runs: str
+    features: str
     data: Mapping[str, DataSpec]
     settings: tuple[SettingPlan, ...]
     options: Mapping[str, Any]
@@ -344,7 +345,7 @@ def evaluate_run(
 def kept_features(task: TrainTask) -> str | None:
     """Where features of a backbone are kept for all heads on it; None if it is trained, too."""
     frozen = task.job.arguments.get("tune") == "head"
-    return str(Path(task.runs) / "features") if frozen else None
+    return task.features if frozen else None
 
 
 def kept_file(task: TrainTask, step: int) -> Path:
@@ -431,6 +432,7 @@ def _read(spec: Spec, device: str = "cpu") -> tuple[TrainTask, int, dict[str, An
         base=str(path / base),
         store="",
         runs=str(path.parent),
+        features="",
         data={},
         settings=(),
         options={"device": device},

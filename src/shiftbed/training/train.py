@@ -207,6 +207,7 @@ def _tasks(recipe: Recipe, jobs: Iterable[Job]) -> list[Any]:
             base=recipe.base,
             store=recipe.store,
             runs=recipe.runs,
+            features=recipe.features,
             data=recipe.sources.data,
             settings=tuple(by_id[name] for name in job.evaluate),
             options=recipe.options,
