@@ -4,24 +4,26 @@
 
 ``--data`` (or the environment variable DATA) is PACS in its authors' folders. Without it
 ``../shared/images/PACS`` is looked for; where there is none, nothing is done. The same command
-again continues. ``--only-tables`` trains nothing.
+again continues. ``--only-tables`` trains nothing. Profiles are in folders of their own and share
+``FOLDER/features``.
 """
 
 import argparse
 import os
+import shlex
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from examples.pacs.findings import METRICS, findings
+from examples.inputs import inputs_hash
+from examples.pacs.findings import AUGMENTED, PLAIN, attack_study, factor_study, findings
 from examples.pacs.recipes import FULL, QUICK, TINY, Profile
 from examples.pacs.study import networks, prepare
-from examples.tables import table
+from shiftbed.atomic import write_atomically
 from shiftbed.display import Result
 from shiftbed.page.report import report
 from shiftbed.results.effects import effects
-from shiftbed.results.factors import factors
 from shiftbed.results.pairs import open_pairs
 from shiftbed.results.patterns import patterns
 from shiftbed.results.predictiveness import predictiveness
@@ -40,23 +42,25 @@ def data_folder(given: Path | None) -> Path | None:
     return None
 
 
-def show(store: str, *, seed: int = 0, bootstrap: int = 1000) -> None:
+def show(store: str, *, seed: int = 0, bootstrap: int = 1000) -> str:
     """All tables of a store, by the package's own functions, then the findings."""
     given: dict[str, Any] = {"seed": seed, "bootstrap": bootstrap}
     few = given | {"bootstrap": min(bootstrap, 200)}
-    names = [f"{place}:{one}" for place in ("id", "corrupted", "ood") for one in METRICS]
-    pairs = open_pairs(store)  # read once for all
+    pairs = open_pairs(store, attacks="both")  # read once for all
     found: list[Result] = [
         predictiveness(pairs, **given),
+        predictiveness(pairs, by="shift-type", **few),
+        predictiveness(pairs, by="data_size", **few),
         patterns(pairs, classes=7, **few),
-        factors(pairs, metric=names, factors=4, **few),
+        factor_study(pairs, **given),
+        attack_study(pairs, **given),
+        effects(pairs, column="augmentation", of=AUGMENTED, against=PLAIN),
         effects(pairs, show="architectures", select="id-validation"),
+        effects(pairs, show="architectures", select="id-test"),
         effects(pairs, show="difficulty", **few),
+        findings(pairs, **given),
     ]
-    for one in found:
-        print(one, flush=True)
-    rows = [(one.verdict, one.claim, one.evidence, one.n) for one in findings(pairs, **given)]
-    table("wenzel2022 on PACS", ("verdict", "claim", "evidence", "networks"), rows, left=4)
+    return "\n".join(map(str, found)) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -66,22 +70,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, help="PACS: DOMAIN/CLASS/*.jpg")
     parser.add_argument("--seed", type=int, default=0, help="of resampling")
     parser.add_argument("--bootstrap", type=int, default=1000)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only-tables", action="store_true", help="train nothing")
     options = parser.parse_args(arguments)
     data = data_folder(options.data)
     if data is None:
         print("PACS is not there: give its folder by --data or DATA. Nothing was done.")
         return
-    torch.set_num_threads(1)
-    profile = PROFILES[options.profile]
+    folder, profile = options.folder / options.profile, PROFILES[options.profile]
+    given = (folder, profile, data, options.folder / "features")
     if options.only_tables:
-        prepare(options.folder, profile, data)
+        prepare(*given)
     else:
-        networks(options.folder, profile, data)
-    store = str(options.folder / "store")
-    show(store, seed=options.seed, bootstrap=options.bootstrap)
-    report(store, options.folder / "report.html")
-    print(f"The report is {options.folder / 'report.html'}.")
+        networks(*given, workers=options.workers)
+    store = str(folder / "store")
+    said = show(store, seed=options.seed, bootstrap=options.bootstrap)
+    print(said)
+    command = shlex.join(["python", "-m", "examples.pacs", *(arguments or sys.argv[1:])])
+    top = f"{datetime.now(UTC):%Y-%m-%d}, {command}\nInputs: {inputs_hash('pacs')}\n\n"
+    with write_atomically(folder / "tables.txt") as file:
+        file.write((top + said).encode())
+    report(store, folder / "report.html")
+    print(f"The tables are {folder / 'tables.txt'}, the report is {folder / 'report.html'}.")
 
 
 if __name__ == "__main__":

@@ -1,24 +1,30 @@
 """wenzel2022's main findings on this store: holds, does not hold, or inconclusive, by stated rules.
 
 Every rule looks at an interval of a result of the package, never at a point alone. Lower is better
-for all metrics. ``n`` is how many networks a pair, or the comparison, has.
+for all metrics. ``networks`` is how many a pair, or the comparison, has.
+
+Four ID sets cannot reach p < 0.05, so what a recipe does is a statement on these four domains: it
+holds if the difference has the claimed sign on all four (one-sided p = 1/16) and the interval over
+matched networks, taken as independent, lies on that side as well.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from shiftbed.analysis.pairs import PairTable
+from shiftbed.display import Result, Table, records
 from shiftbed.errors import InputError
 from shiftbed.results.effects import effects
 from shiftbed.results.factors import FactorStudy, factors
-from shiftbed.results.pairs import Source
+from shiftbed.results.pairs import Source, open_pairs
 from shiftbed.results.patterns import patterns
 from shiftbed.results.predictiveness import predictiveness
 
-__all__ = ["HOLDS", "METRICS", "NOT", "OPEN", "Finding", "findings", "of_interval"]
+__all__ = ["HOLDS", "METRICS", "NOT", "OPEN", "Finding", "findings", "of_interval", "of_sets"]
 
 HOLDS, NOT, OPEN = "holds", "does not hold", "inconclusive"
 ALIKE = ["architecture", "training_data", "data_size", "tune", "start", "lr", "seed"]
@@ -27,16 +33,34 @@ METRICS = ("error", "nll", "ece", "disparity")
 SURE = 0.9
 """Share of resampled networks that must show the same pattern."""
 AUGMENTED, PLAIN = ["randaugment", "augmix"], ["none"]
+SIZES = {
+    "full": "the whole training part",
+    "few-shot-100": "100 examples a class",
+    "few-shot-10": "10 examples a class",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One claim of the paper, and what this store says of it."""
 
-    claim: str
     verdict: str
+    claim: str
     evidence: str
-    n: str
+    networks: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Verdicts(Result):
+    """All findings, a row each in ``frame``."""
+
+    title: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"title": self.title, "rows": records(self.frame)}
+
+    def tables(self) -> Iterator[Table]:
+        yield Table.of(self.title, self.frame, {name: name for name in self.frame.columns}, left=4)
 
 
 def of_interval(low: float | None, high: float | None, *, below: bool = True) -> str:
@@ -52,19 +76,18 @@ def of_interval(low: float | None, high: float | None, *, below: bool = True) ->
     return NOT if ((low > 0) if below else (high < 0)) else OPEN
 
 
-def findings(pairs: Source, *, seed: int = 0, bootstrap: int = 1000) -> list[Finding]:
-    """All of them, in the paper's order; what there are no networks for is inconclusive.
-
-    ``pairs`` are a store, or what ``open_pairs`` made of it, which reads it once.
-    """
+def findings(pairs: Sequence[PairTable], *, seed: int = 0, bootstrap: int = 1000) -> Verdicts:
+    """All of them, in the paper's order; what there are no networks for is inconclusive."""
     given = {"seed": seed, "bootstrap": bootstrap}
     makers: tuple[Callable[..., Iterator[Finding]], ...] = (
         _factor_structure,
+        _factors_under_attack,
         _patterns,
         _predictors,
         _augmentation,
         _few_shot,
         _head_or_whole,
+        _pre_training,
         _architectures,
     )
     found: list[Finding] = []
@@ -73,8 +96,12 @@ def findings(pairs: Source, *, seed: int = 0, bootstrap: int = 1000) -> list[Fin
             found += make(pairs, **given)
         except InputError as error:
             claim = str(make.__doc__).partition(":")[0]
-            found.append(Finding(claim=claim, verdict=OPEN, evidence=str(error), n="0"))
-    return found
+            found.append(Finding(claim=claim, verdict=OPEN, evidence=str(error), networks="0"))
+    models = {name for pair in pairs for name in pair.models}
+    return Verdicts(
+        frame=pl.DataFrame([vars(one) for one in found]),
+        title=f"wenzel2022 on PACS: {len(models)} networks, {len(pairs)} pairs, 95 % intervals",
+    )
 
 
 def _predictors(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
@@ -83,7 +110,7 @@ def _predictors(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding
     rows = {row["metric"]: row for row in frame.iter_rows(named=True)}
     n = _networks(rows["id:error"])
     names = [f"{place}:{metric}" for place in ("id", "corrupted") for metric in METRICS]
-    rivals = [rows[name] for name in (*names, "id:adversarial") if name in rows][1:]
+    rivals = [rows[name] for name in names if name in rows][1:]
     better = [row for row in rivals if (row["more_low"] or 0) > 0]
     worse = [row for row in rivals if (row["more_high"] or 0) < 0]
     own = rows["id:error"]
@@ -95,13 +122,14 @@ def _predictors(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding
         evidence=f"r = {_of(own, 'r', 'low', 'high')}; surely behind it: {len(worse)} of "
         f"{len(rivals)} metrics, surely ahead: {len(better)}; nearest {best['metric']}, "
         f"{_of(best, 'more', 'more_low', 'more_high')} more",
-        n=n,
+        networks=n,
     )
     for name, claim in (
         ("held-out:error", "error on held-out OOD data predicts better than ID error (4.3.1)"),
         ("held-out:error", "error on held-out OOD data adds to ID error (4.3.1)"),
         ("corrupted:error", "corrupted error adds to ID error (denied in 4.3.2)"),
         ("id:ece", "ID calibration adds to ID error (denied in 4.3.2)"),
+        ("id:adversarial", "error under attack adds to ID error (denied in 4.3.1)"),
     ):
         if name not in rows:
             continue
@@ -111,7 +139,8 @@ def _predictors(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding
         sure = of_interval(row[ends[1]], row[ends[2]], below=False)
         verdict = {HOLDS: NOT, NOT: HOLDS}.get(sure, OPEN) if denied else sure
         what = "r with what ID error leaves" if adds else "r more than ID error has"
-        yield Finding(claim=claim, verdict=verdict, evidence=f"{what}: {_of(row, *ends)}", n=n)
+        shown = f"{what}: {_of(row, *ends)}"
+        yield Finding(claim=claim, verdict=verdict, evidence=shown, networks=_networks(row))
 
 
 _MORE = ("more", "more_low", "more_high")
@@ -132,42 +161,58 @@ def _of(row: dict[str, Any], *names: str) -> str:
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _study(store: Source, seed: int, bootstrap: int) -> FactorStudy:
-    names = [f"{place}:{m}" for place in ("id", "corrupted", "ood") for m in METRICS]
+def factor_study(store: Source, *, seed: int, bootstrap: int) -> FactorStudy:
+    """Four factors of the metrics that all networks have (Figure 1)."""
+    return factors(store, metric=_COLUMNS, factors=4, seed=seed, bootstrap=min(bootstrap, 200))
+
+
+def attack_study(store: Source, *, seed: int, bootstrap: int) -> FactorStudy:
+    """The same with errors under attack, each size a column (Appendix B): attacked networks."""
+    there = {name for pair in open_pairs(store, attacks="apart") for name in pair.metrics}
+    attacked = sorted(n for n in there if n.startswith(("id:adversarial@", "ood:adversarial@")))
+    if not attacked:
+        raise InputError("no network was attacked")
+    names = [*_COLUMNS, *attacked]
     return factors(store, metric=names, factors=4, seed=seed, bootstrap=min(bootstrap, 200))
+
+
+_COLUMNS = [f"{place}:{metric}" for place in ("id", "corrupted", "ood") for metric in METRICS]
+
+
+class _Loadings:
+    """A metric belongs to the factor of its largest loading; surely, if that is not 0."""
+
+    def __init__(self, study: FactorStudy) -> None:
+        frame = study.frame.with_columns(size=pl.col("loading").abs())
+        self.own: dict[str, dict[str, Any]] = {}
+        for row in frame.sort("size").iter_rows(named=True):
+            self.own[row["metric"]] = row  # the last is the largest
+        self.n = f"{study.found.n} networks"
+
+    def _surely(self, metric: str) -> bool:
+        row = self.own[metric]
+        return row["low"] is not None and not row["low"] <= 0 <= row["high"]
+
+    def together(self, claim: str, *metrics: str) -> Finding:
+        there = [m for m in metrics if m in self.own]
+        same = len({self.own[m]["factor"] for m in there}) == 1
+        sure = all(map(self._surely, there))
+        shown = ", ".join(
+            f"{m}: F{self.own[m]['factor']} {_of(self.own[m], 'loading', 'low', 'high')}"
+            for m in there
+        )
+        verdict = (HOLDS if same else NOT) if sure else OPEN
+        return Finding(claim=claim, verdict=verdict, evidence=shown, networks=self.n)
+
+    def apart(self, claim: str, first: str, second: str) -> Finding:
+        found = self.together(claim, first, second)
+        return replace(found, verdict={HOLDS: NOT, NOT: HOLDS}.get(found.verdict, OPEN))
 
 
 def _factor_structure(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
     """Section 4.1: four factors; a metric belongs to the factor of its largest loading."""
-    study = _study(store, seed, bootstrap)
-    frame = study.frame.with_columns(size=pl.col("loading").abs())
-    own: dict[str, dict[str, Any]] = {}
-    for row in frame.sort("size").iter_rows(named=True):
-        own[row["metric"]] = row  # the last is the largest
-    n = f"{study.found.n} networks"
-
-    def surely(metric: str) -> bool:
-        row = own[metric]
-        return row["low"] is not None and not row["low"] <= 0 <= row["high"]
-
-    def together(claim: str, *metrics: str) -> Finding:
-        there = [m for m in metrics if m in own]
-        same = len({own[m]["factor"] for m in there}) == 1
-        sure = all(map(surely, there))
-        shown = ", ".join(
-            f"{m}: F{own[m]['factor']} {_of(own[m], 'loading', 'low', 'high')}" for m in there
-        )
-        return Finding(
-            claim=claim, verdict=(HOLDS if same else NOT) if sure else OPEN, evidence=shown, n=n
-        )
-
-    def apart(claim: str, first: str, second: str) -> Finding:
-        found = together(claim, first, second)
-        swap = {HOLDS: NOT, NOT: HOLDS}
-        return Finding(
-            claim=claim, verdict=swap.get(found.verdict, OPEN), evidence=found.evidence, n=n
-        )
-
+    found = _Loadings(factor_study(store, seed=seed, bootstrap=bootstrap))
+    together, apart = found.together, found.apart
     yield together(
         "one factor has ID error, ID NLL and corrupted error (4.1)",
         "id:error",
@@ -177,6 +222,14 @@ def _factor_structure(store: Source, *, seed: int, bootstrap: int) -> Iterator[F
     yield apart("OOD error has a factor of its own (4.1)", "ood:error", "id:error")
     yield apart("calibration has a factor of its own (4.1)", "id:ece", "id:error")
     yield apart("disparity has a factor of its own (4.1)", "id:disparity", "id:error")
+
+
+def _factors_under_attack(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
+    """Section 4.1: one factor has ID error and errors under attacks of both sizes."""
+    study = attack_study(store, seed=seed, bootstrap=bootstrap)
+    names = [name for name in study.found.columns if name.startswith("id:adversarial")]
+    claim = "one factor has ID error and ID errors under attacks of both sizes (4.1)"
+    yield _Loadings(study).together(claim, "id:error", *names)
 
 
 def _patterns(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
@@ -195,91 +248,110 @@ def _patterns(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
         claim="no pair has a decreasing trend (4.2)",
         verdict=NOT if falls else HOLDS if "decreasing" not in counts else OPEN,
         evidence=shown,
-        n=n,
+        networks=n,
     )
     others = [p for p in sure["pattern"].to_list() if p not in ("increasing", "vertical")]
     yield Finding(
         claim="PACS pairs are increasing or vertical lines (Figure S9a)",
         verdict=NOT if others else HOLDS if len(sure) == len(frame) else OPEN,
         evidence=shown,
-        n=n,
+        networks=n,
     )
 
 
-def _difference(
-    store: Source, metric: str, only: list[str], unit: str = "id-set"
-) -> dict[str, Any]:
-    found = effects(
-        store,
-        column="augmentation",
-        of=AUGMENTED,
-        against=PLAIN,
-        metric=[metric],
-        match=ALIKE,
-        unit=unit,
-        only=only,
+def _recipe(
+    store: Source, claim: str, metric: str, *, below: bool = True, **compared: Any
+) -> Finding:
+    """One difference between recipes: on each ID set, and over matched networks."""
+    given = compared | {"metric": [metric], "alternative": "less" if below else "greater"}
+    by_set, by_network = (
+        effects(store, unit=unit, **given).frame.row(0, named=True)
+        for unit in ("id-set", "network")
     )
-    return found.frame.row(0, named=True)
+    return Finding(
+        claim=claim,
+        verdict=of_sets(by_set, by_network, below=below),
+        evidence=f"median over ID sets {_signed(by_set)}, one-sided p = {_p(by_set['p_value'])}; "
+        f"over matched networks {_signed(by_network)}",
+        networks=f"{by_network['networks']} matched, {by_set['n']} ID sets",
+    )
+
+
+def of_sets(by_set: dict[str, Any], by_network: dict[str, Any], *, below: bool = True) -> str:
+    """The networks' interval, if every ID set agrees with it; else nothing is decided."""
+    found = of_interval(by_network["low"], by_network["high"], below=below)
+    agree = by_set["rank_biserial"]
+    side = -1.0 if (found == HOLDS) == below else 1.0
+    same = agree is not None and abs(agree - side) < 1e-9 and not by_set["zeros"]
+    return found if same else OPEN
 
 
 def _augmentation(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
-    """Section 5.1: the median difference over ID sets, its interval (Wilcoxon)."""
-    for size in ("few-shot-100", "few-shot-10"):
+    """Section 5.1: RandAugment and AugMix, averaged, against none."""
+    for size, name in SIZES.items():
         for metric in ("id:error", "ood:error"):
-            only = [f"data_size={size}"]
-            row = _difference(store, metric, only)
-            loose = _difference(store, metric, only, "network")
-            yield Finding(
-                claim=f"augmentation lowers {metric.partition(':')[0].upper()} error, {size} (5.1)",
-                verdict=of_interval(row["low"], row["high"]),
-                evidence=f"median {_signed(row)}, one-sided p = {_p(row['p_value'])}; as if "
-                f"networks were independent {_signed(loose)}",
-                n=f"{row['networks']} matched, {row['n']} ID sets",
+            yield _recipe(
+                store,
+                f"augmentation lowers {_place(metric)} error, {name} (5.1)",
+                metric,
+                column="augmentation",
+                of=AUGMENTED,
+                against=PLAIN,
+                match=ALIKE,
+                only=[f"data_size={size}", "start=pretrained", "tune=head"],
             )
 
 
 def _few_shot(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
     """Section 5.1: fewer examples, larger errors."""
-    for metric in ("id:error", "ood:error"):
-        found = effects(
-            store,
-            column="data_size",
-            of=["few-shot-10"],
-            against=["few-shot-100"],
-            metric=[metric],
-            alternative="greater",
-            match=[one for one in ALIKE if one != "data_size"] + ["augmentation"],
-            unit="id-set",
-        )
-        row = found.frame.row(0, named=True)
-        place = metric.partition(":")[0].upper()
-        yield Finding(
-            claim=f"{place} error is larger with 10 examples a class than with 100 (5.1)",
-            verdict=of_interval(row["low"], row["high"], below=False),
-            evidence=f"median {_signed(row)}, one-sided p = {_p(row['p_value'])}",
-            n=f"{row['networks']} matched, {row['n']} ID sets",
-        )
+    match = [one for one in ALIKE if one != "data_size"] + ["augmentation"]
+    for fewer, more in (("few-shot-10", "few-shot-100"), ("few-shot-100", "full")):
+        for metric in ("id:error", "ood:error"):
+            yield _recipe(
+                store,
+                f"{_place(metric)} error is larger with {SIZES[fewer]} than with {SIZES[more]} "
+                "(5.1)",
+                metric,
+                below=False,
+                column="data_size",
+                of=[fewer],
+                against=[more],
+                match=match,
+                only=["start=pretrained", "tune=head"],
+            )
 
 
 def _head_or_whole(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
     """Appendix C.1: with 10 examples a class, the head alone is better on 40 % of the tasks."""
-    found = effects(
+    yield _recipe(
         store,
+        "with 10 examples a class the head alone has lower OOD error than the whole (C.1)",
+        "ood:error",
         column="tune",
         of=["head"],
         against=["whole"],
-        metric=["ood:error"],
         match=["architecture", "training_data", "data_size", "augmentation"],
-        unit="id-set",
-        only=["data_size=few-shot-10"],
+        only=["data_size=few-shot-10", "start=pretrained"],
     )
-    row = found.frame.row(0, named=True)
-    yield Finding(
-        claim="with 10 examples a class, the head alone has lower OOD error than the whole (C.1)",
-        verdict=of_interval(row["low"], row["high"]),
-        evidence=f"median {_signed(row)}, one-sided p = {_p(row['p_value'])}",
-        n=f"{row['networks']} matched, {row['n']} ID sets",
-    )
+
+
+def _pre_training(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
+    """Section 2: all networks there are pre-trained; here some are not."""
+    for metric in ("id:error", "ood:error"):
+        yield _recipe(
+            store,
+            f"pre-trained networks have lower {_place(metric)} error than small ones from nothing "
+            "(not in the paper)",
+            metric,
+            column="start",
+            of=["pretrained"],
+            against=["random"],
+            match=["training_data", "data_size", "augmentation"],
+        )
+
+
+def _place(metric: str) -> str:
+    return metric.partition(":")[0].upper()
 
 
 def _architectures(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
@@ -307,7 +379,7 @@ def _architectures(store: Source, *, seed: int, bootstrap: int) -> Iterator[Find
         claim="architectures differ in OOD error under selection on ID validation (5.2)",
         verdict=HOLDS if len(apart) == len(rest) and rest else OPEN,
         evidence=f"ID → OOD error: {shown}",
-        n=n,
+        networks=n,
     )
     yield Finding(
         claim="the architecture best on ID data is best on OOD data (Table 2)",
@@ -317,14 +389,14 @@ def _architectures(store: Source, *, seed: int, bootstrap: int) -> Iterator[Find
         if best_id == first["architecture"] and len(apart) == len(rest)
         else OPEN,
         evidence=f"best ID {best_id}, best OOD {first['architecture']}",
-        n=n,
+        networks=n,
     )
     orders = [table["architecture"].to_list() for table in tables.values()]
     yield Finding(
         claim="the ranking is the same whether chosen on ID validation or ID test error",
         verdict=HOLDS if orders[0] == orders[1] and len(apart) == len(rest) else OPEN,
         evidence=f"validation: {' < '.join(orders[0])}; test: {' < '.join(orders[1])}",
-        n=n,
+        networks=n,
     )
 
 

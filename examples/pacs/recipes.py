@@ -1,8 +1,8 @@
 """The study's networks as recipes into one store; a profile says how many.
 
-``heads-NAME`` are linear heads on one frozen backbone each, ``whole`` are networks fine-tuned whole,
-``scratch`` are networks from nothing, ``attacked`` are some of the heads once more, under attack: a
-run that is finished is only evaluated where it was not yet.
+``heads-NAME`` are linear heads on one frozen backbone each, ``whole`` are networks fine-tuned
+whole, ``scratch`` are networks from nothing, ``attacked`` are some of the heads once more, under
+attack: a run that is finished is only evaluated where it was not yet.
 """
 
 from collections.abc import Mapping
@@ -16,88 +16,98 @@ Sizes = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Heads:
+    """Which heads there are on one backbone: all combinations with every learning rate."""
+
+    seeds: int = 1
+    shots: Sizes = (100, 10)
+    """Examples a class; "all" is the whole training part."""
+    augmentations: tuple[str, ...] = ("none",)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profile:
     """How large the study is."""
 
     size: int
     """Pixels a side."""
-    backbones: Mapping[str, int]
-    """Name → seeds of its heads; heads on the first one are attacked."""
-    shots: Sizes
-    """Examples a class; "all" is the whole training part."""
-    augmentations: tuple[str, ...]
+    heads: Mapping[str, tuple[Heads, ...]]
+    """Backbone → its heads."""
     lr: tuple[float, ...]
     steps: int
     corruptions: tuple[str, ...]
     """Of the ID test part."""
     whole: str
-    """Network that is fine-tuned whole."""
+    """Network that is fine-tuned whole; heads on it are attacked."""
+    whole_shots: Sizes
+    whole_augmentations: tuple[str, ...]
     whole_steps: int
-    attacked_shots: Sizes
-    """Of heads under attack: seed 0 and the last learning rate only."""
-    attacked_augmentations: tuple[str, ...]
+    scratch_shots: Sizes
+    scratch_steps: int
+    attacked: Heads
+    """Heads under attack, all of seed 0 and one learning rate."""
+    attacked_lr: float
     attack_whole: bool
     """Whether networks fine-tuned whole are attacked, too."""
     attack_share: float
     """Of every class of the test parts."""
-    scratch_steps: int
-    scratch_shots: Sizes
-    scratch_augmentations: tuple[str, ...]
-    whole_shots: Sizes = (100, 10)
-    whole_augmentations: tuple[str, ...] = ("none", "randaugment")
-    held_out: float = 0.1
     attacks: tuple[str, ...] = ("apgd-ce-l2:0.1", "apgd-ce-l2:0.5")
     """The printed sizes, 0.001 and 0.02, change pictures of this size less than rounding does."""
     attack_steps: int = 5
+    held_out: float = 0.1
     backend: str = "onnxruntime"
 
 
+AUGMENTED = ("none", "randaugment", "augmix")
+EVERY: Sizes = ("all", 100, 10)
 FULL = Profile(
-    size=96,
-    backbones={"lite0": 2, "lite1": 2, "lite2": 2, "resnet50": 1},
-    shots=("all", 100, 10),
-    augmentations=("none", "randaugment", "augmix"),
-    lr=(5e-4, 5e-3),
+    size=64,
+    heads={
+        "resnet50": (Heads(shots=EVERY),),
+        "lite0": (Heads(seeds=2, shots=EVERY, augmentations=AUGMENTED),),
+        "lite1": (Heads(augmentations=AUGMENTED), Heads(shots=("all",))),
+        "lite2": (Heads(augmentations=AUGMENTED), Heads(shots=("all",))),
+    },
+    lr=(5e-4, 5e-3, 5e-2),
     steps=300,
     corruptions=("wenzel2022:3",),
     whole="lite0",
-    whole_steps=60,
-    attacked_shots=("all", 100, 10),
-    attacked_augmentations=("none", "randaugment", "augmix"),
+    whole_shots=(100, 10),
+    whole_augmentations=("none", "randaugment"),
+    whole_steps=30,
+    scratch_shots=("all", 100),
+    scratch_steps=100,
+    attacked=Heads(shots=EVERY, augmentations=("none", "randaugment")),
+    attacked_lr=5e-3,
     attack_whole=True,
     attack_share=0.1,
-    scratch_steps=150,
-    scratch_shots=("all", 100),
-    scratch_augmentations=("none", "randaugment"),
 )
 QUICK = replace(
     FULL,
-    backbones={"lite0": 2, "lite1": 1, "lite2": 1, "resnet50": 1},
-    whole_steps=20,
-    attacked_augmentations=("none",),
-    attack_whole=False,
+    whole_shots=(100, 10),
+    whole_augmentations=("none", "randaugment"),
+    whole_steps=10,
     scratch_shots=("all",),
-    scratch_augmentations=("none",),
+    scratch_steps=50,
+    attacked=Heads(shots=(100, 10)),
+    attack_whole=False,
 )
 TINY = replace(
     FULL,
     size=16,
-    backbones={"tiny": 2},
-    shots=("all", 4, 2),
-    augmentations=("none", "randaugment"),
+    heads={"tiny": (Heads(shots=("all", 4), augmentations=AUGMENTED),)},
     lr=(1e-2, 1e-1),
     steps=5,
     corruptions=("gaussian_noise:3",),
     whole="tiny",
+    whole_shots=(4, 2),
     whole_steps=2,
-    attacked_shots=(4, 2),
-    attacked_augmentations=("none",),
+    scratch_shots=("all",),
+    scratch_steps=2,
+    attacked=Heads(shots=("all", 4)),
+    attacked_lr=1e-1,
     attack_share=0.5,
     attack_steps=2,
-    scratch_steps=2,
-    scratch_shots=("all",),
-    whole_shots=(4, 2),
-    scratch_augmentations=("none",),
     backend="torch",
 )
 
@@ -116,7 +126,7 @@ validation = 0.1
 """
 _HEADS = """
 [[grid]]
-name = "heads"
+name = "heads-{number}"
 model = "python:examples.pacs.nets:{model}()"
 start = "pretrained"
 data = {{name = "pacs/*", shots = {shots}}}
@@ -148,38 +158,39 @@ model = "nets:resnet8?size=32"
 data = {{name = "pacs/*", shots = {scratch_shots}}}
 optimiser = {{name = "Adam", lr = 3e-3}}
 steps = {scratch_steps}
-augmentation = {scratch_augmentations}
 checkpoints = {{keep = "last"}}
 """
 
 
 def texts(profile: Profile, data: Path, features: Path) -> dict[str, str]:
     """Name of a recipe → its text. ``attacked`` needs ``heads-*``, the others need nothing."""
+    common = vars(profile) | {
+        "data": data.absolute().as_posix(),
+        "features": features.absolute().as_posix(),
+    }
 
-    def made(template: str, more: str, **own: Any) -> str:
-        given = {key: _toml(value) for key, value in (vars(profile) | own).items()}
-        given |= {"data": data.absolute().as_posix(), "features": features.absolute().as_posix()}
-        return _TOP.format_map(given) + more + template.format_map(given)
+    def made(template: str, **own: Any) -> str:
+        return template.format_map({k: _toml(v) for k, v in (common | own).items()})
+
+    def heads(model: str, *some: Heads, **own: Any) -> str:
+        seeds = [{"seeds": tuple(range(one.seeds))} for one in some]
+        return "".join(
+            made(_HEADS, model=model, number=number, **vars(one) | seeds[number] | own)
+            for number, one in enumerate(some)
+        )
 
     corrupted = f"corruptions = {_toml(profile.corruptions)}\n"
     attacked = f"attacks = {_toml(profile.attacks)}\nattack_share = {profile.attack_share}\n"
     attacked += f"attack_options = {{steps = {profile.attack_steps}}}\n"
+    top, slow = made(_TOP), made(_TOP, backend="torch") + corrupted
     found = {
-        f"heads-{name}": made(_HEADS, corrupted, model=name, seeds=tuple(range(seeds)))
-        for name, seeds in profile.backbones.items()
+        f"heads-{name}": top + corrupted + heads(name, *some)
+        for name, some in profile.heads.items()
     }
-    both = corrupted + (attacked if profile.attack_whole else "")
-    found["whole"] = made(_WHOLE, both, backend="torch")
-    found["scratch"] = made(_SCRATCH, corrupted, backend="torch")
-    found["attacked"] = made(
-        _HEADS,
-        attacked,
-        model=next(iter(profile.backbones)),
-        shots=profile.attacked_shots,
-        augmentations=profile.attacked_augmentations,
-        lr=profile.lr[-1],
-        seeds=0,
-    )
+    found["whole"] = slow + (attacked if profile.attack_whole else "") + made(_WHOLE)
+    found["scratch"] = slow + made(_SCRATCH)
+    found["attacked"] = top + attacked
+    found["attacked"] += heads(profile.whole, profile.attacked, lr=profile.attacked_lr)
     return found
 
 
