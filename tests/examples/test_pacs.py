@@ -196,7 +196,7 @@ def test_a_miniature_twice_and_killed(tmp_path, pacs):
         time.sleep(0.05)
     begun.send_signal(signal.SIGKILL)
     begun.wait()
-    assert len(list(runs.glob("*/done.json"))) < 68
+    assert len(list(runs.glob("*/done.json"))) < 64
     again = subprocess.run([*command, str(tmp_path / "b")], **given)
     assert again.returncode == 0, again.stderr
 
