@@ -266,6 +266,31 @@ class TestHeads:
             start = start + one[name].sum()
         assert torch.isfinite(start)
 
+    def test_sweeps_may_share_features(self, tmp_path, monkeypatch):
+        """The second one computes none, trains the same head and answers the same."""
+        from shiftbed.engine import shared_backbone
+        from shiftbed.training import features
+
+        grid = GRID + 'tune = "head"\n'
+        for name in ("plain", "first", "second"):
+            (tmp_path / name).mkdir()
+            recipe = place(tmp_path / name, grid)
+            if name != "plain":
+                text = recipe.read_text()
+                recipe.write_text(f'features = "../kept"\n{text}')
+            shared_backbone.forget()
+            if name == "second":
+                for module, what in ((features, "features_of"), (shared_backbone, "_computed")):
+                    monkeypatch.setattr(module, what, None)
+            summary = train(recipe)
+            assert (summary.failed, len(summary.finished)) == ({}, 1)
+        assert (tmp_path / "plain" / "runs" / "features").is_dir()
+        assert {one.suffix for one in (tmp_path / "kept").iterdir()} == {".npy", ".npz"}
+        assert not (tmp_path / "first" / "runs" / "features").exists()
+        for found in (weights, predictions):
+            assert found(tmp_path / "plain") == found(tmp_path / "first")
+            assert found(tmp_path / "first") == found(tmp_path / "second") != {}
+
     def test_the_backbone_stays_as_it_was(self, tmp_path):
         recipe = read_recipe(place(tmp_path, EVERY + 'tune = "head"\n'))
         train(recipe)
