@@ -21,15 +21,18 @@ from shiftbed.errors import InputError
 from shiftbed.results.effects import effects
 from shiftbed.results.factors import FactorStudy, factors
 from shiftbed.results.pairs import Source, open_pairs
+from shiftbed.results.pairs.networks import keep
 from shiftbed.results.patterns import patterns
 from shiftbed.results.predictiveness import predictiveness
 
-__all__ = ["HOLDS", "METRICS", "NOT", "OPEN", "Finding", "findings", "of_interval", "of_sets"]
+__all__ = ["AUGMENTED", "COLUMNS", "HOLDS", "METRICS", "NOT", "OPEN", "PLAIN", "Finding"]
+__all__ += ["Verdicts", "attack_study", "factor_study", "findings", "of_interval", "of_sets"]
 
 HOLDS, NOT, OPEN = "holds", "does not hold", "inconclusive"
 ALIKE = ["architecture", "training_data", "data_size", "tune", "start", "lr", "seed"]
 """What two networks have in common that differ in augmentation only."""
 METRICS = ("error", "nll", "ece", "disparity")
+COLUMNS = [f"{place}:{metric}" for place in ("id", "corrupted", "ood") for metric in METRICS]
 SURE = 0.9
 """Share of resampled networks that must show the same pattern."""
 AUGMENTED, PLAIN = ["randaugment", "augmix"], ["none"]
@@ -163,20 +166,23 @@ def _of(row: dict[str, Any], *names: str) -> str:
 
 def factor_study(store: Source, *, seed: int, bootstrap: int) -> FactorStudy:
     """Four factors of the metrics that all networks have (Figure 1)."""
-    return factors(store, metric=_COLUMNS, factors=4, seed=seed, bootstrap=min(bootstrap, 200))
+    return factors(store, metric=COLUMNS, factors=4, seed=seed, bootstrap=min(bootstrap, 200))
 
 
 def attack_study(store: Source, *, seed: int, bootstrap: int) -> FactorStudy:
     """The same with errors under attack, each size a column (Appendix B): attacked networks."""
-    there = {name for pair in open_pairs(store, attacks="apart") for name in pair.metrics}
-    attacked = sorted(n for n in there if n.startswith(("id:adversarial@", "ood:adversarial@")))
-    if not attacked:
+    pairs = open_pairs(store, attacks="apart")
+    names = {n for pair in pairs for n in pair.metrics if n.startswith(("id:", "ood:"))}
+    attacks = sorted(name for name in names if ":adversarial@" in name)
+    if not attacks:
         raise InputError("no network was attacked")
-    names = [*_COLUMNS, *attacked]
-    return factors(store, metric=names, factors=4, seed=seed, bootstrap=min(bootstrap, 200))
-
-
-_COLUMNS = [f"{place}:{metric}" for place in ("id", "corrupted", "ood") for metric in METRICS]
+    some = []
+    for pair in pairs:
+        met = np.isfinite([pair.column(name) for name in attacks]).all(axis=0)
+        left = tuple(name for name, here in zip(pair.models, met, strict=True) if not here)
+        some.append(keep(pair, met, {"networks that were not attacked": left}))
+    columns = [*COLUMNS, *attacks]
+    return factors(some, metric=columns, factors=4, seed=seed, bootstrap=min(bootstrap, 200))
 
 
 class _Loadings:

@@ -38,7 +38,7 @@ class Profile:
     corruptions: tuple[str, ...]
     """Of the ID test part."""
     whole: str
-    """Network that is fine-tuned whole; heads on it are attacked."""
+    """Network that is fine-tuned whole and attacked; heads on it are attacked."""
     whole_shots: Sizes
     whole_augmentations: tuple[str, ...]
     whole_steps: int
@@ -47,8 +47,6 @@ class Profile:
     attacked: Heads
     """Heads under attack, all of seed 0 and one learning rate."""
     attacked_lr: float
-    attack_whole: bool
-    """Whether networks fine-tuned whole are attacked, too."""
     attack_share: float
     """Of every class of the test parts."""
     attacks: tuple[str, ...] = ("apgd-ce-l2:0.1", "apgd-ce-l2:0.5")
@@ -79,16 +77,9 @@ FULL = Profile(
     scratch_steps=100,
     attacked=Heads(shots=EVERY),
     attacked_lr=5e-3,
-    attack_whole=True,
     attack_share=0.1,
 )
-QUICK = replace(
-    FULL,
-    whole_steps=10,
-    scratch_steps=50,
-    attacked=Heads(shots=(100,)),
-    attack_whole=False,
-)
+QUICK = replace(FULL, whole_steps=10, scratch_steps=50)
 TINY = replace(
     FULL,
     size=16,
@@ -183,7 +174,7 @@ def texts(profile: Profile, data: Path, features: Path) -> dict[str, str]:
         f"heads-{name}": top + corrupted + heads(name, *some)
         for name, some in profile.heads.items()
     }
-    found["whole"] = slow + (attacked if profile.attack_whole else "") + made(_WHOLE)
+    found["whole"] = slow + attacked + made(_WHOLE)
     found["scratch"] = slow + made(_SCRATCH)
     found["attacked"] = top + attacked
     found["attacked"] += heads(profile.whole, profile.attacked, lr=profile.attacked_lr)
