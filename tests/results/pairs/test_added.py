@@ -1,5 +1,7 @@
 """Held-out OOD is the mean over the other OOD sets; upstream errors are those of the timm table."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,8 @@ from shiftbed.analysis.pairs import PairTable
 from shiftbed.errors import InputError
 from shiftbed.results.pairs import held_out, notes_of
 from shiftbed.results.pairs.added import UPSTREAM, find_backbone, with_upstream
+
+ROOT = Path(__file__).parents[3]
 
 
 def pair(target, values, models=("a", "b"), task="t", source="s", metrics=("ood:error",)):
@@ -96,12 +100,32 @@ def test_an_ambiguous_bare_name_is_refused_with_candidates():
     assert "vit_base_patch16_224.sam_in1k" in str(error.value)
 
 
-def test_a_name_with_several_image_sizes_is_refused_too(timm):
+def test_weights_at_several_sizes_are_meant_at_their_own(timm):
+    """timm itself says which size its weights have, of all that the table has several times."""
+    pytest.importorskip("torch")
+    from shiftbed.evaluation.compat import ensure_torchvision
+
+    ensure_torchvision()
+    config = pytest.importorskip("timm.models").get_pretrained_cfg
     names = timm.models["name"]
-    twice = names.filter(names.is_duplicated())
-    assert len(twice)
-    with pytest.raises(InputError, match="is ambiguous"):
-        find_backbone(twice[0])
+    several = names.filter(names.is_duplicated()).unique()
+    assert len(several) == 290
+    for name in several:
+        assert timm.models["img_size"][find_backbone(name)] == config(name).input_size[1]
+
+
+def test_networks_of_the_papers_recipe_have_the_papers_backbones(timm):
+    """The architecture of a job, a column of the store, is enough: nine backbones, each found."""
+    from shiftbed.papers.wenzel2022 import BACKBONES
+    from shiftbed.training import read_recipe
+
+    recipe = read_recipe(ROOT / "recipes" / "wenzel2022.toml")
+    names = list(dict.fromkeys(job.architecture for job in recipe.jobs()))
+    found = {timm.model_names[find_backbone(name)] for name in names}
+    assert {name.partition("@")[0] for name in found} == {b.partition("@")[0] for b in BACKBONES}
+    (joined,) = with_upstream([with_backbones(names)], "backbone")
+    assert np.isfinite(joined.column("upstream:imagenet")).all()
+    assert len(set(joined.column("upstream:v2"))) == 9
 
 
 def test_a_misspelt_name_has_a_suggestion():

@@ -142,18 +142,21 @@ def find_backbone(name: str) -> int:
     """Row of a backbone in the timm table, by its full name with tag.
 
     ``vit_base_patch16_224.augreg_in21k_ft_in1k`` (``timm:`` in front and ``@SIZE-CROP`` behind will
-    do). A bare name is taken only if one row has it; else it is refused with the candidates.
+    do). Weights that the table has at several sizes are meant at their own, the smallest (timm's
+    ``input_size``; the others are larger test sizes). A bare name is taken only if there are no
+    other weights of that name; else it is refused with the candidates.
 
     >>> bed = published("timm")
-    >>> bed.model_names[find_backbone("timm:resnet50.tv_in1k")]
-    'resnet50.tv_in1k@224-0.875'
+    >>> bed.model_names[find_backbone("timm:resnet50d.ra2_in1k")]
+    'resnet50d.ra2_in1k@224-0.875'
     """
     bed = published("timm")
     wanted = name.strip().removeprefix("timm:")
     for column in ("model", "name", "architecture"):
         rows = (bed.models[column] == wanted).arg_true().to_list()
-        if len(rows) == 1:
-            return int(rows[0])
+        if len(set(bed.models["name"].gather(rows))) == 1:
+            sizes = bed.models["img_size"].gather(rows)
+            return int(rows[int(sizes.arg_min() or 0)])
         if rows:
             names = [bed.model_names[row] for row in rows]
             more = f" and {len(names) - 6} more" if len(names) > 6 else ""
