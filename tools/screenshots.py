@@ -1,11 +1,13 @@
 """Every picture of the README and the documentation: views of the page, and the gallery.
 
-    python -m tools.screenshots [--store STORE] [--only report|gallery]
+    python -m tools.screenshots [--store STORE] [--only report|gallery] [--name TEXT]
 
 Makes the page of the 2020 testbed, and of a store (for the charts that need predictions per image,
 if one is given), opens each view in headless Chromium at 1280 and 390 pixels, and writes compressed
 pictures to docs/images/report, less than 2.5 MB together; runs every plot line of docs/gallery.md
-into docs/images/gallery. ``docs/images/sources.sha256`` says of which sources of the page they are.
+into docs/images/gallery (STORE in place of the one that ``make demo`` leaves). Two files of hashes
+say of which sources the pictures are: docs/images/sources.sha256 of the page's, gallery.sha256 of
+the gallery's lines and what draws them.
 """
 
 import argparse
@@ -52,6 +54,9 @@ STORE = {
 PROBES = {"probes": "view=probes"}
 WIDTHS = (1280, 390)
 TALLEST = 1500
+WIDEST, LARGEST = 1280, 300_000
+DEMO = "demo/digits/store"
+"""The store that ``make demo`` leaves, as the gallery's lines name it."""
 
 
 def take(browser: Any, path: Path, views: dict[str, str], folder: Path) -> None:
@@ -62,7 +67,7 @@ def take(browser: Any, path: Path, views: dict[str, str], folder: Path) -> None:
             page.goto(f"{path.as_uri()}#{place}")
             page.wait_for_selector("body[data-ready]")
             if page.get_attribute("body", "data-ready") == name:
-                page.wait_for_timeout(200)
+                page.wait_for_timeout(700)  # what is below the fold is drawn when idle
                 picture = Image.open(BytesIO(page.screenshot(full_page=True)))
                 picture = picture.crop((0, 0, width, min(picture.height, TALLEST)))
                 target = folder / f"{name}-{width}.png"
@@ -79,22 +84,47 @@ def digest() -> str:
     return found.hexdigest()
 
 
-def gallery(folder: Path) -> None:
+def gallery_digest() -> str:
+    """Of the gallery's lines and the sources that draw them."""
+    drawing = ROOT / "src" / "shiftbed" / "figures"
+    found = hashlib.sha256("\n".join(map(str, gallery_lines())).encode())
+    for path in sorted(drawing.glob("*.py")):
+        found.update(path.name.encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def gallery_lines() -> list[tuple[str, str]]:
+    """Options and names of the plot lines of docs/gallery.md."""
+    return LINE.findall((ROOT / "docs" / "gallery.md").read_text(encoding="utf-8"))
+
+
+def gallery(folder: Path, store: str | None, only: str) -> None:
     """Every plot line of the gallery's page, as a picture of 110 dots an inch."""
     from shiftbed.cli.main import app
 
     folder.mkdir(parents=True, exist_ok=True)
-    for options, name in LINE.findall((ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")):
+    lines = gallery_lines()
+    for old in {path.stem for path in folder.glob("*.png")} - {name for _, name in lines}:
+        (folder / f"{old}.png").unlink()
+    for options, name in lines:
         target = folder / f"{name}.png"
-        words = ["plot", *shlex.split(options), "-o", str(target), "--dpi", "110"]
-        app(words, standalone_mode=False)
+        if only not in name:
+            continue
+        words = [store if store and word == DEMO else word for word in shlex.split(options)]
+        if DEMO in words and not Path(DEMO).is_dir():
+            sys.exit(f"{name} needs {DEMO}: run make demo, or give another --store")
+        app(["plot", *words, "-o", str(target), "--dpi", "110"], standalone_mode=False)
         shrink(Image.open(target), target)
 
 
 def shrink(picture: Image.Image, target: Path) -> None:
+    picture.thumbnail((WIDEST, WIDEST * 4))
     few = picture.convert("RGB").convert("P", palette=Image.Palette.ADAPTIVE, colors=128)
     few.save(target, optimize=True)
-    print(f"wrote {target} ({target.stat().st_size // 1024} kB)")
+    size = target.stat().st_size
+    print(f"wrote {target} ({size // 1024} kB)")
+    if size > LARGEST:
+        sys.exit(f"{target}: more than {LARGEST // 1000} kB")
 
 
 def views(folder: Path, store: str | None) -> None:
@@ -127,9 +157,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", help="a prediction store for the charts that need one")
     parser.add_argument("--only", choices=("report", "gallery"))
+    parser.add_argument("--name", default="", help="of the gallery: pictures with this in the name")
     options = parser.parse_args()
     if options.only != "report":
-        gallery(IMAGES / "gallery")
+        gallery(IMAGES / "gallery", options.store, options.name)
+        if not options.name:
+            (IMAGES / "gallery.sha256").write_text(gallery_digest() + "\n", encoding="utf-8")
     if options.only != "gallery":
         views(IMAGES / "report", options.store)
         (IMAGES / "sources.sha256").write_text(digest() + "\n", encoding="utf-8")

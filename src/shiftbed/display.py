@@ -9,9 +9,10 @@ and nowhere else.
 import io
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -36,9 +37,12 @@ _COLOURS = {
     r"\bmore robust than baseline models\b|\bout of line\b": "bold green",
     r"\bless robust than baseline models\b": "bold red",
     r"\bas robust as its ID accuracy predicts\b|\bon the line\b": "bold",
+    r"\bno more than baseline models vary\b": "bold",
     r"\bnot trusted\b|\bextrapolated\b|\bartefact\b": "yellow",
 }
 """Words of verdicts and what they look like on a terminal."""
+_HASHED = re.compile(r"[^\W\d][\w.:/-]*-[0-9a-f]{12}(?:@\d+)?")
+"""Names that recipes give: of no use to a reader."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +76,27 @@ class Table:
         listed = list(rows.iter_rows(named=True)) if hasattr(rows, "iter_rows") else list(rows)
         lines = tuple(tuple(_text(row, cell) for cell in columns.values()) for row in listed)
         return cls(title=title, columns=tuple(columns), rows=lines, notes=tuple(notes), left=left)
+
+    def renamed(self, called: Mapping[str, str]) -> "Table":
+        """With models of a recipe as people call them, wherever their names stand.
+
+        >>> table = Table(columns=("model",), rows=(("wide-898fff6cc4e4@150",),))
+        >>> table.renamed({"wide-898fff6cc4e4@150": "wide · seed 0 · step 150"}).rows
+        (('wide · seed 0 · step 150',),)
+        """
+        if not called:
+            return self
+
+        def new(texts: Sequence[str]) -> tuple[str, ...]:
+            return tuple(readable(text, called) for text in texts)
+
+        return replace(
+            self,
+            title=readable(self.title, called),
+            columns=new(self.columns),
+            rows=tuple(map(new, self.rows)),
+            notes=new(self.notes),
+        )
 
     def print(self, console: "Console") -> None:
         """Onto a rich console; names are printed as they are, never read as markup.
@@ -192,6 +217,8 @@ class Result(ABC):
     """What a reader must know beside the numbers."""
     citation: str = ""
     """What to cite."""
+    called: Mapping[str, str] = field(default_factory=dict)
+    """What tables call a model whose name is a hash, by its name; ``to_dict`` keeps the names."""
 
     @abstractmethod
     def tables(self) -> Iterable[Table]:
@@ -210,7 +237,7 @@ class Result(ABC):
         """Onto the terminal (or another rich console)."""
         where = console or terminal()
         for table in self.tables():
-            table.print(where)
+            table.renamed(self.called).print(where)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -224,7 +251,12 @@ class Result(ABC):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return "".join(table.html() for table in self.tables())
+        return "".join(table.renamed(self.called).html() for table in self.tables())
+
+
+def readable(text: str, called: Mapping[str, str]) -> str:
+    """A text in which models of a recipe are called as people do."""
+    return _HASHED.sub(lambda found: called.get(found[0], found[0]), text)
 
 
 def terminal() -> "Console":

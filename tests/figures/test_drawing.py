@@ -173,6 +173,31 @@ def test_a_figure_for_a_paper_fits_its_column(small: Testbed, style: str, width:
         assert -1 <= box.y0 <= box.y1 <= high + 1, text.get_text()
 
 
+@pytest.mark.parametrize("style", ["paper", "column", "columns"])
+@pytest.mark.parametrize("shift", ["imagenet-v2", "imagenet-r"])
+def test_no_name_lies_over_a_point_or_another_name(shift: str, style: str) -> None:
+    drawn = scatter(published("imagenet-testbed-2020"), shift)
+    figure = figure_of(drawn, style=style)
+    FigureCanvasAgg(figure).draw()
+    axes = figure.axes[0]
+    x, y = drawn.x_axis, drawn.y_axis
+    points = axes.transData.transform(np.column_stack([x.within(drawn.x), y.within(drawn.y)]))
+    boxes = [label.get_bbox_patch().get_window_extent() for label in axes.texts]  # type: ignore[union-attr]
+    assert len(boxes) == drawn.labelled.sum() > 3
+    for i, box in enumerate(boxes):
+        under = ((points > box.min) & (points < box.max)).all(axis=1)
+        assert not under.any(), axes.texts[i].get_text()
+        assert not any(box.overlaps(other) for other in boxes[:i])
+
+
+def test_text_in_a_pdf_is_text(small: Testbed, tmp_path: Path) -> None:
+    """Type 42 fonts: letters that can be searched and copied, no outlines."""
+    save_static(scatter(small, "s"), tmp_path / "a.pdf", style="column")
+    data = (tmp_path / "a.pdf").read_bytes()
+    assert b"/CIDFontType2" in data or b"/TrueType" in data
+    assert b"/Type3" not in data
+
+
 def test_text_in_an_svg_is_text(small: Testbed, tmp_path: Path) -> None:
     save_static(scatter(small, "s"), tmp_path / "a.svg", style="column")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8")

@@ -65,7 +65,7 @@ def source(folder: Path) -> Source:
     return open_source(str(folder))
 
 
-@pytest.mark.parametrize("id", sorted(set(CHARTS) - {"factors", "probes", "relative"}))
+@pytest.mark.parametrize("id", sorted(set(CHARTS) - {"effects", "factors", "probes", "relative"}))
 def test_every_chart_of_a_whole_store(source: Source, tmp_path: Path, id: str) -> None:
     made = chart(source, id, "natural" if id == "scatter" else None)
     save(made, tmp_path / "a.png", dpi=50)
@@ -218,7 +218,7 @@ def test_the_whole_grid() -> None:
 def test_the_other_shift_of_a_synthetic_chart() -> None:
     """taori2020, Figure 12: r = −0.05 of attacks and ImageNetV2."""
     made = chart("imagenet-testbed-2020", "synthetic", "imagenet-v2", against="avg_pgd")
-    assert made.x_title == "ρ on avg_pgd (points)"
+    assert made.x_title == "ρ on avg pgd (points)"
     found = correlate(synthetic=["avg_pgd"], natural=["imagenet-v2"]).frame
     assert made.reading.startswith(f"r = {found['r'][0]:.2f} over {found['n'][0]} models")
     adversarial = chart(

@@ -156,8 +156,9 @@ def test_the_testbed_stands_behind_and_no_gap_is_drawn(found, reference):
     want = found.line.predict(last.x / 100)
     np.testing.assert_allclose(last.y, last.x - 100 * want)
     share = found.chart("share")
-    (one,) = [c for c in share.curves if "pretrained" in c.name and "lr 0.1" in c.name]
-    mean = found.curves.filter(kind=kind_of(found, "pretrained", 0.1)["kind"])
+    kind = kind_of(found, "pretrained", 0.1)["kind"]
+    (one,) = [c for c in share.curves if c.name.startswith(kind)]
+    mean = found.curves.filter(kind=kind)
     gap = mean["centre"].to_numpy() - found.line.predict(mean["centre"].to_numpy())
     np.testing.assert_allclose(one.y, 100 * mean["mean"].to_numpy() / gap)
     assert [line.name for line in share.lines] == ["the line", "y = x"]

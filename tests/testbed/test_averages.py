@@ -203,4 +203,4 @@ def test_a_store_of_ones_own_has_them(store):
     found = correlate(store, synthetic=["avg_2_corruptions"], natural=["other"]).frame
     assert found["n"].to_list() == [3]
     chart = sb.plot(store, "other", chart="synthetic", against="fog", ax=None)
-    assert chart.get_xlabel() == "ρ on val+fog (points)"
+    assert chart.get_xlabel() == f"ρ on {bed.title_of('val+fog')} (points)"

@@ -61,6 +61,21 @@ def bin_edges(bins: int) -> Floats:
     return np.linspace(0.0, 1.0, bins + 1, dtype=np.float32).astype(np.float64)
 
 
+def _numbered(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """What occurs, in order, and each value's place in it: ``np.unique``, faster for classes.
+
+    >>> [one.tolist() for one in _numbered(np.array([7, 3, 7]))]
+    [[3, 7], [1, 0, 1]]
+    """
+    if values.dtype.kind in "iu" and len(values):
+        low, high = int(values.min()), int(values.max())
+        if low >= 0 and high < 4 * len(values):
+            there = np.bincount(values) > 0
+            return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
+    names, index = np.unique(values, return_inverse=True)
+    return names, index
+
+
 def group_accuracy(right: ArrayLike, group: ArrayLike) -> dict[Any, tuple[float, int]]:
     """Accuracy and n of each group (class, domain, video).
 
@@ -68,7 +83,7 @@ def group_accuracy(right: ArrayLike, group: ArrayLike) -> dict[Any, tuple[float,
     {'a': (0.5, 2), 'b': (1.0, 1)}
     """
     hit = np.asarray(right, dtype=np.float64)
-    names, index = np.unique(np.asarray(group), return_inverse=True)
+    names, index = _numbered(np.asarray(group))
     count = np.bincount(index, minlength=len(names))
     total = np.bincount(index, weights=hit, minlength=len(names))
     return {
@@ -96,10 +111,12 @@ def demographic_disparity(predicted: ArrayLike, environment: ArrayLike) -> float
     0.5
     """
     label, where = np.asarray(predicted), np.asarray(environment)
-    _, index = np.unique(label, return_inverse=True)
+    _, index = _numbered(label)
     overall = np.bincount(index) / len(index)
     total = 0.0
-    for e in np.unique(where):
+    for e in (True, False) if where.dtype == bool else np.unique(where):
+        if not (where == e).any():
+            continue
         inside = where == e
         share = np.bincount(index[inside], minlength=len(overall)) / inside.sum()
         total += float(inside.mean()) * 0.5 * float(np.abs(overall - share).sum())

@@ -124,8 +124,9 @@ def study(
     result = call(function, given, output=None, figure=None)
     if figure is not None:
         from shiftbed.page import save
+        from shiftbed.results.charts import renamed
 
-        save(result.chart(**chart or {}), figure)
+        save(renamed(result.chart(**chart or {}), result.called), figure)
     if output is not None:
         write_table(result.frame, output)
     show(result, json)

@@ -35,7 +35,7 @@ plot = Silent(
     lambda function, given: print(f"wrote {call(function, given)}"),
     source=opt.SHARED["testbed"],
     chart="scatter, relative, synthetic, grid, multiples, trajectories, severities, similarity, "
-    "predictiveness, factors, patterns, reliability or probes.",
+    "predictiveness, factors, patterns, effects, reliability or probes.",
     output=Default(
         Annotated[
             Path,
@@ -54,6 +54,10 @@ plot = Silent(
     run="Draw only this run's trajectory; repeatable.",
     against="The shift on the x axis of a synthetic chart (default: the best correlated).",
     all="The whole grid: every model in every setting, all severities.",
+    draw="Which drawing: of a plane space or projections, of trajectories rho, share or largest, "
+    "of predictiveness matrix, scores or transfer, of patterns counts or scatters, of "
+    "effects architectures or difficulty; the first is the default.",
+    over="Column to draw the largest ρ of trajectories over.",
     xlim=Read("LOW,HIGH of the x axis, accuracies such as 0.5,0.9.", _ends),
     ylim=Read("LOW,HIGH of the y axis, likewise.", _ends),
     style="paper (default), column or columns (as wide as one or two columns of a paper, without "

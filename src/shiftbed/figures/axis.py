@@ -28,6 +28,13 @@ class Axis:
     def tick_labels(self) -> list[str]:
         return [percent(tick) for tick in self.ticks]
 
+    def thinned(self, most: int) -> "Axis":
+        """With fewer ticks where there is no room for all."""
+        if len(self.ticks) <= most:
+            return self
+        ticks = self.scale.ticks(self.ticks[0], self.ticks[-1], max(2, most))
+        return replace(self, ticks=tuple(ticks))
+
     def at(self, accuracy: ArrayLike) -> Floats:
         """Positions of accuracies, wherever they fall."""
         with np.errstate(divide="ignore", invalid="ignore"):

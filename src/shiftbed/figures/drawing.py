@@ -247,9 +247,16 @@ def _heatmap(axes: "Axes", chart: Heatmap) -> None:
     high = chart.high if chart.high is not None else float(finite.max()) if finite.size else 1.0
     colours = "RdBu_r" if chart.diverging else "cividis"
     image = axes.imshow(chart.values, cmap=colours, vmin=low, vmax=high, aspect="auto")
-    for names, ticks in ((chart.columns, axes.set_xticks), (chart.rows, axes.set_yticks)):
-        every = max(1, -(-len(names) // _ROOM))
-        shown = [_cut(name, 36) for name in names[::every]]
+    place, figure = axes.get_position(), axes.figure
+    across = place.width * figure.get_figwidth()  # type: ignore[union-attr]
+    up = place.height * figure.get_figheight()  # type: ignore[union-attr]
+    for names, ticks, room in (
+        (chart.columns, axes.set_xticks, across),
+        (chart.rows, axes.set_yticks, up),
+    ):
+        most = max(2, min(_ROOM, int(0.55 * room / 0.11)))  # names and bars take their part
+        every = max(1, -(-len(names) // most)) if room < 3.0 else max(1, -(-len(names) // _ROOM))
+        shown = [_cut(name, 36 if room >= 3.0 else 24) for name in names[::every]]
         ticks(range(0, len(names), every), shown, fontsize=7)
     for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         label.set_parse_math(False)

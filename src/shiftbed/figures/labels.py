@@ -11,7 +11,7 @@ _RADII = np.geomspace(0.8, 18.0, 24)
 _PASSES = 8
 # What it costs to lie over another label, over or across a leader, over one's own point, over
 # another point; to lead across a point; to be a line's height away.
-_OVER_LABEL, _OVER_LEADER, _OVER_SELF, _OVER_POINT = 1e4, 100.0, 30.0, 4.0
+_OVER_LABEL, _OVER_LEADER, _OVER_SELF, _OVER_POINT = 1e4, 100.0, 30.0, 40.0
 _CROSSED_POINT, _DISTANCE = 0.8, 0.15
 _ALONG = np.linspace(0.1, 0.9, 9)[:, None]
 

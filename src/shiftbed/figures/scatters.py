@@ -8,7 +8,7 @@ import numpy as np
 from shiftbed.errors import InputError
 from shiftbed.figures.axis import percent
 from shiftbed.figures.charts import Plane, Scatter
-from shiftbed.figures.labels import place_labels, rim, shorten
+from shiftbed.figures.labels import Floats, place_labels, rim, shorten
 from shiftbed.figures.palette import LINE, OWN, styles, trend_colours
 
 if TYPE_CHECKING:
@@ -24,8 +24,13 @@ def draw_scatter(axes: "Axes", scatter: Scatter, *, beside: bool | None) -> None
     x, y = scatter.x_axis, scatter.y_axis
     axes.set_xlim(x.low, x.high)
     axes.set_ylim(y.low, y.high)
-    axes.set_xticks(x.at(x.ticks), x.tick_labels)
-    axes.set_yticks(y.at(y.ticks), y.tick_labels)
+    place, figure = axes.get_position(), axes.figure
+    for axis, room, put in (
+        (x, place.width * figure.get_figwidth() / 0.42, axes.set_xticks),  # type: ignore[union-attr]
+        (y, place.height * figure.get_figheight() / 0.2, axes.set_yticks),  # type: ignore[union-attr]
+    ):
+        few = axis.thinned(int(room))
+        put(few.at(few.ticks), few.tick_labels)
     axes.set_xlabel(wrap(x.title, 75), parse_math=False)
     axes.set_ylabel(wrap(y.title, 58), parse_math=False)
     axes.grid(color="#E6E6E6", linewidth=0.5)
@@ -167,7 +172,9 @@ def _legend(axes: "Axes", scatter: Scatter, beside: bool) -> None:
         [shown(textwrap.fill(label, 32)) for label in entries],
         loc="upper left" if beside else "lower right",
         bbox_to_anchor=(1.01, 1.0) if beside else None,
-        frameon=False,
+        frameon=not beside,
+        edgecolor="none",
+        framealpha=0.8,
         fontsize=7.0 if beside else 6.0,
         labelspacing=0.8 if beside else 0.35,
         handlelength=1.6,
@@ -178,17 +185,19 @@ def _legend(axes: "Axes", scatter: Scatter, beside: bool) -> None:
 
 
 def write_names(axes: "Axes", scatter: Scatter) -> None:
-    """Names of the labelled models, clear of each other and, if possible, of points and lines.
+    """Names of the labelled models, clear of each other, of points, lines and the legend.
 
-    Places depend on the size of the axes, which must be final.
+    The legend, if it is in the axes, goes to the emptiest corner before. Places depend on the size
+    of the axes, which must be final.
     """
-    rows = np.flatnonzero(scatter.labelled)
-    if not len(rows):
-        return
     to_pixels, to_axes = axes.transData.transform, axes.transAxes.inverted().transform
     x, y = scatter.x_axis, scatter.y_axis
     points = np.column_stack([x.within(scatter.x), y.within(scatter.y)])
     along = [np.column_stack([x.at(t.x), y.at(t.predicted)])[::4] for t in scatter.trends]
+    key = _clear(axes, to_pixels(points))
+    rows = np.flatnonzero(scatter.labelled)
+    if not len(rows):
+        return
     called = scatter.names or scatter.models
     names = [shorten(called[i]) for i in rows]
     look: Any = {"fontsize": 6.0, "parse_math": False, "ha": "center", "va": "center"}
@@ -200,7 +209,7 @@ def write_names(axes: "Axes", scatter: Scatter) -> None:
         text.remove()
     size, anchors, inside = np.array(sizes), to_pixels(points[rows]), axes.get_window_extent()
     stars = to_pixels(points[scatter.highlighted])[:, None] + 8.0 * _CROSS
-    obstacles = np.vstack([to_pixels(np.vstack([points, *along])), stars.reshape(-1, 2)])
+    obstacles = np.vstack([to_pixels(np.vstack([points, *along])), stars.reshape(-1, 2), key])
     box = np.array(inside.extents) + np.array([4.0, 2.0, -2.0, -2.0])
     centres = place_labels(anchors, size, obstacles, box)
     starts = (rim(anchors, centres, size) - centres) / size + 0.5
@@ -219,6 +228,26 @@ def write_names(axes: "Axes", scatter: Scatter) -> None:
             in_layout=False,
             **look,
         )
+
+
+def _clear(axes: "Axes", points: Floats) -> Floats:
+    """Move a legend within the axes to the corner with the fewest points; its area as places."""
+    legend = axes.get_legend()
+    if legend is None or legend.get_window_extent().x1 > axes.get_window_extent().x1:
+        return np.empty((0, 2))
+
+    corners: Any = ("lower right", "upper left", "lower left", "upper right")
+
+    def covered(corner: Any) -> int:
+        legend.set_loc(corner)
+        box = legend.get_window_extent()
+        return int(((points > box.min) & (points < box.max)).all(axis=1).sum())
+
+    legend.set_loc(min(corners, key=covered))
+    box = legend.get_window_extent()
+    step = axes.figure.dpi / 12.0
+    across, up = np.arange(box.x0, box.x1, step), np.arange(box.y0, box.y1, step)
+    return np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)
 
 
 def wrap(text: str, width: int) -> str:

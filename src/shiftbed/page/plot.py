@@ -43,6 +43,8 @@ def plot(
     run: Sequence[str] = (),
     against: str | None = None,
     all: bool = False,
+    draw: str | None = None,
+    over: str | None = None,
     xlim: tuple[float, float] | None = None,
     ylim: tuple[float, float] | None = None,
     others: Sequence[Results] = (),
@@ -60,8 +62,12 @@ def plot(
     for ``fit``. ``only`` and ``models`` narrow which models are drawn (by column or by name),
     ``run`` which runs of trajectories, ``xlim`` and ``ylim`` between which accuracies; none of them
     changes the fit. ``against`` is the other shift of a synthetic chart; ``all`` draws the whole
-    grid, every model in every setting. ``others`` are further testbeds, stores or files of results
-    whose models are drawn too. An option that a chart cannot honour is refused.
+    grid, every model in every setting. ``draw`` says which drawing, where a chart has several: of
+    a plane ``space`` or ``projections``, of trajectories ``rho``, ``share`` or ``largest`` (by the
+    column ``over``), of predictiveness ``matrix``, ``scores`` or ``transfer``, of patterns
+    ``counts`` or ``scatters``, of effects ``architectures`` or ``difficulty``. ``others`` are
+    further testbeds, stores or files of results whose models are drawn too. An option that a chart
+    cannot honour is refused.
     """
     given = locals()
     options = {name: given[name] for name in charts.DEFAULTS}

@@ -395,6 +395,7 @@ def describe(testbed: Source, *, settings: bool = False, models: bool = False) -
         frame=pl.DataFrame(shifts),
         notes=tuple(notes),
         citation=bed.citation,
+        called=bed.called,
         testbed=bed,
         settings=settings,
         models=models,

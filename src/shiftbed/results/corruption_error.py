@@ -143,6 +143,7 @@ def mce(
     return CorruptionErrors(
         frame=_errors(_Table(bed, where, clean), reference, names, models, level),
         notes=(f"100 is the reference: {source}",),
+        called=bed.called,
         testbed=bed.name,
         reference=reference,
         corruptions=names,

@@ -115,6 +115,7 @@ def estimate(
     frame = frame.sort(by_method, maintain_order=True)
     return Estimates(
         frame=frame,
+        called={**first.called, **second.called},
         source=first.setting,
         target=second.setting,
         line=line,

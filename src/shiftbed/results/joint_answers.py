@@ -18,6 +18,7 @@ from shiftbed.analysis.label_free import negative_entropy
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore, StoredTestSet
 from shiftbed.testbed import PUBLISHED, Testbed, open_testbed
+from shiftbed.testbed.stored import called_in
 
 MAX_PROBABILITY = "max-probability"
 NEGATIVE_ENTROPY = "negative-entropy"
@@ -44,6 +45,8 @@ class JointAnswers:
     store: PredictionStore | None = None
     kept: NDArray[np.bool_] | None = None
     """The store they come from and which examples of its test set these are, if there is one."""
+    called: Mapping[str, str] = field(default_factory=dict)
+    """What people call the models whose names are hashes."""
 
     @property
     def n(self) -> int:
@@ -59,7 +62,8 @@ class JointAnswers:
     def of(self, models: Iterable[str]) -> "JointAnswers":
         """The same for some of the models, in that order."""
         at = {name: i for i, name in enumerate(self.models)}
-        names = tuple(models)
+        back = {label: name for name, label in self.called.items()}
+        names = tuple(name if name in at else back.get(name, name) for name in models)
         for name in names:
             if name not in at:
                 raise unknown(f"model in {self.setting}", name, self.models)
@@ -183,6 +187,7 @@ def answers_from_store(
         left_out=int((~keep).sum()),
         store=store,
         kept=keep,
+        called=called_in(store),
     )
 
 
@@ -291,4 +296,5 @@ def _from_testbed(bed: Testbed, setting: str | None, name: str = "") -> JointAns
         classes=None,
         right=results.right[results.known],
         labels=None,
+        called=bed.called,
     )

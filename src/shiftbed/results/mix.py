@@ -78,6 +78,7 @@ def mix(
     }
     return MadeClassifiers(
         frame=pl.DataFrame(about | columns, nan_to_null=True),
+        called=sides[0].called,
         source=sides[0].setting,
         target=sides[1].setting,
         scale=line.scale.name,

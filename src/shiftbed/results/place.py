@@ -168,6 +168,7 @@ def place(
         frame=own,
         notes=(*_notes(bed, own), *failure_notes(found.not_computed)),
         citation=bed.citation,
+        called=bed.called,
         model=name,
         testbed=bed,
         shifts=tuple(shifts),

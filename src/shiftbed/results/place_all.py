@@ -185,6 +185,7 @@ def place_all(
         frame=frame,
         notes=tuple(_notes(frame, fdr, unmatched, not_placed, failed)),
         citation=bed.citation,
+        called=whole.called,
         testbed=whole,
         shifts=tuple(
             {s.name: s for s in reversed(wanted) if s.name in set(frame["shift"])}.values()

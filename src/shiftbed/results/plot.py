@@ -19,6 +19,7 @@ from shiftbed.analysis.similarity import similarity
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures import Chart, Panels
 from shiftbed.records import NATURAL, Shift
+from shiftbed.results.charts import renamed
 from shiftbed.results.charts.corruptions import severities
 from shiftbed.results.charts.robustness import (
     grid,
@@ -29,6 +30,7 @@ from shiftbed.results.charts.robustness import (
 )
 from shiftbed.results.charts.scatter import plane, scatter
 from shiftbed.results.charts.similarity import dominance_against_difference, dominance_map
+from shiftbed.results.effects import effects
 from shiftbed.results.factors import factors
 from shiftbed.results.lines import find_shift, usual_shift
 from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
@@ -58,6 +60,8 @@ DEFAULTS: dict[str, Any] = {
     "run": (),
     "against": None,
     "all": False,
+    "draw": None,
+    "over": None,
 }
 """Options of charts; one that has its default counts as not given."""
 _FIT = ("shift", "scale", "fit_on", "threshold", "full_id", "knee", "on_boundary")
@@ -166,7 +170,7 @@ fit_on, threshold, full_id, knee, on_boundary, only, highlight
     wanted = None
     if any(asked.values()) or name == "scatter":
         wanted = find_shift(opened.testbed, shift, id, ood)
-    return CHARTS[name].make(opened, wanted, **given)
+    return renamed(CHARTS[name].make(opened, wanted, **given), opened.testbed.called)
 
 
 def _differs(value: Any, default: Any) -> bool:
@@ -195,6 +199,7 @@ def gallery(source: Source) -> tuple[list[View], list[Missing]]:
         except InputError as error:
             missing.append(Missing(id=id, title=one.title, reason=str(error)))
             continue
+        made = renamed(made, source.testbed.called)
         views.append(View(id=id, title=one.title, chart=made, intro=one.intro))
     return views, missing
 
@@ -243,10 +248,26 @@ def _scatter(source: Source, shift: Shift | None, **options: Any) -> Chart:
         low, high = options.get(name, (0.1, 0.9))
         if not 0.0 < low < high < 1.0:
             raise InputError(f"{name} must be two accuracies in (0, 1), got {low:g} and {high:g}")
+    draw = _drawing("scatter", options.pop("draw", None), ("space", "projections"))
     if len(wanted.source) == 1:
+        if draw == "projections":
+            raise InputError("projections are of a plane: give two ID settings with --id")
         return scatter(bed, wanted, **_fitting(options) | given)
+    if draw == "projections":
+        sides = [replace(wanted, source=(one,), full_source=None) for one in wanted.source]
+        made = [scatter(bed, one, **_fitting(options) | given) for one in sides]
+        panels = tuple(replace(one, title=bed.title_of(one.x_axis.setting)) for one in made)
+        title = f"{bed.title_of(wanted.target)} over each ID set alone"
+        return Panels(title=title, panels=panels, columns=2, citation=bed.citation)
     _refuse("plane", list(options), _PLANE)
     return plane(bed, wanted, **_fitting(options) | given)
+
+
+def _drawing(chart: str, draw: str | None, known: Sequence[str]) -> str:
+    """The drawing asked for, the first by default."""
+    if draw is not None and draw not in known:
+        raise unknown(f"drawing of the {chart} chart", draw, known)
+    return draw or known[0]
 
 
 def _relative(
@@ -265,10 +286,30 @@ def _trajectories(
     shift: Shift | None,
     highlight: Sequence[str] = (),
     colour: str | None = None,
+    draw: str | None = None,
+    over: str | None = None,
     **options: Any,
 ) -> Chart:
-    found = trajectories(source.testbed, shift, **options)
-    return found.chart(highlight=highlight, colour=colour)
+    found = trajectories(source.testbed, shift, over=over, **options)
+    return found.chart(draw, highlight=highlight, colour=colour)
+
+
+def _predictiveness(source: Source, shift: Shift | None, draw: str | None = None) -> Chart:
+    show = _drawing("predictiveness", draw, ("matrix", "scores", "transfer"))
+    made = predictiveness(source.pairs, show=show).chart()
+    titles = {"matrix": "Averaged correlations of metrics", "scores": "What predicts OOD error"}
+    return replace(made, title=titles.get(show, "Metrics from one data set to another"))
+
+
+def _patterns(source: Source, shift: Shift | None, draw: str | None = None) -> Chart:
+    show = _drawing("patterns", draw, ("counts", "scatters"))
+    title = "Patterns by task" if show == "counts" else f"{source.name}: OOD over ID accuracy"
+    return replace(source.patterns.chart(show), title=title)
+
+
+def _effects(source: Source, shift: Shift | None, draw: str | None = None) -> Chart:
+    show = _drawing("effects", draw, ("architectures", "difficulty"))
+    return effects(source.pairs, show=show).chart()
 
 
 def _similarity(source: Source, shift: Shift | None) -> Chart:
@@ -318,7 +359,18 @@ CHARTS: dict[str, _Maker] = {
     "scatter": _Maker(
         title="Scatter",
         make=_scatter,
-        takes=(*_FIT, "by", "colour", "highlight", "label", "level", *_DRAWN, "xlim", "ylim"),
+        takes=(
+            *_FIT,
+            "by",
+            "colour",
+            "highlight",
+            "label",
+            "level",
+            *_DRAWN,
+            "xlim",
+            "ylim",
+            "draw",
+        ),
         in_page=False,
     ),
     "relative": _Maker(
@@ -344,7 +396,7 @@ CHARTS: dict[str, _Maker] = {
     "trajectories": _Maker(
         title="Trajectories",
         make=_trajectories,
-        takes=(*_FIT, "by", "run", "only", "colour", "highlight", "level"),
+        takes=(*_FIT, "by", "run", "only", "colour", "highlight", "level", "draw", "over"),
     ),
     "severities": _Maker(
         title="Severities",
@@ -354,10 +406,8 @@ CHARTS: dict[str, _Maker] = {
     "similarity": _Maker(title="Similarity", make=_similarity, takes=("shift",)),
     "predictiveness": _Maker(
         title="Predictiveness",
-        make=lambda source, _: replace(
-            predictiveness(source.pairs, show="matrix").chart(),
-            title="Averaged correlations of metrics",
-        ),
+        make=_predictiveness,
+        takes=("draw",),
         intro="How well each metric predicts each other one over models, averaged over (ID, OOD) "
         "pairs with equal weight per task; bold where the 95 % interval leaves out 0.",
     ),
@@ -367,10 +417,8 @@ CHARTS: dict[str, _Maker] = {
             factors(source.pairs, bootstrap=200).chart(), title="Factors of metrics"
         ),
     ),
-    "patterns": _Maker(
-        title="Patterns",
-        make=lambda source, _: replace(source.patterns.chart("counts"), title="Patterns by task"),
-    ),
+    "patterns": _Maker(title="Patterns", make=_patterns, takes=("draw",)),
+    "effects": _Maker(title="Effects of recipes", make=_effects, takes=("draw",), in_page=False),
     "reliability": _Maker(title="Reliability", make=_reliability, takes=("shift",)),
     "probes": _Maker(title="Probes", make=lambda source, _: probes(source.testbed)),
 }

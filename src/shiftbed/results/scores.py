@@ -21,9 +21,10 @@ from shiftbed.analysis.metrics import (
 )
 from shiftbed.display import Result, Table, between, number, percent, records, schema
 from shiftbed.errors import unknown
-from shiftbed.store import Answers, PredictionStore, StoredTestSet, read_answers
+from shiftbed.store import Answers, PredictionStore, StoredTestSet, frames, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.store.sealing import Damaged
+from shiftbed.testbed.stored import called_in
 
 _NEEDS = {
     "top1": ["class_1"],
@@ -124,7 +125,14 @@ def score(
         and all(names is None or one[key] in names for key, names in only.items())
     )
     notes = tuple(opened.damage.values())
-    return Scored(frame=frame, name=opened.files.root, failed=failed, level=level, notes=notes)
+    return Scored(
+        frame=frame,
+        notes=notes,
+        called=called_in(opened),
+        name=opened.files.root,
+        failed=failed,
+        level=level,
+    )
 
 
 def scores(
@@ -158,11 +166,11 @@ def scores(
         return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
     for test_set, names in _cells(store, models, settings):
         many = _accuracies(store, names, test_set, level) if wanted == ["top1"] else {}
-        for name in names:
-            if name in many:
-                rows.append(many[name])
-            else:
-                rows += _score_cell(store, name, test_set, wanted, level)
+        rows += many.values()
+        left = [name for name in names if name not in many]
+        needed = sorted({column for metric in wanted for column in _NEEDS[metric]})
+        for name, frame in frames(store, left, test_set, needed):
+            rows += _score_cell(store, name, test_set, wanted, level, frame)
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
@@ -229,9 +237,11 @@ def _score_cell(
     test_set: StoredTestSet,
     metrics: list[str],
     level: float,
+    frame: pl.DataFrame | None,
 ) -> Iterator[dict[str, Any]]:
+    needed = sorted({column for metric in metrics for column in _NEEDS[metric]})
     try:
-        cell = read_answers(store, model, test_set, sorted({c for m in metrics for c in _NEEDS[m]}))
+        cell = read_answers(store, model, test_set, needed, frame)
     except Damaged as error:
         bare = {"model": model, "setting": test_set.setting, "unreadable": 0, "n": 0}
         for metric in metrics:

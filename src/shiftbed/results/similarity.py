@@ -78,6 +78,7 @@ def similarity(
     return ModelSimilarity(
         frame=pair_table(answers.models, counts, level),
         notes=tuple(_remarks(answers, counts, mean, level)),
+        called=answers.called,
         setting=answers.setting,
         models=answers.models,
         counts=counts,

@@ -93,6 +93,7 @@ def trajectories(
     return Trajectories(
         frame=pl.DataFrame(rows, infer_schema_length=None),
         citation=bed.citation,
+        called=bed.called,
         kinds=pl.DataFrame(means, infer_schema_length=None),
         curves=pl.concat(curves).select("kind", pl.exclude("kind")),
         checkpoints=steps,
@@ -292,14 +293,15 @@ def _kinds(
     keys = named or [*(["setup"] if "setup" in single else []), *plain]
     if not keys:
         first, keys = first.with_columns(all=pl.lit("all runs")), ["all"]
-    differ = [c for c in (named or plain) if first[c].n_unique() > 1]
+    differ = [c for c in named if first[c].n_unique() > 1] if named else _telling(first, plain)
     labels: dict[tuple[Any, ...], str] = {}
     found: dict[str, dict[str, Any]] = {}
     kind_of = []
     for row in first.iter_rows(named=True):
         key = tuple(row[c] for c in keys)
         if key not in labels:
-            name = ", ".join(_said(c, row[c], bool(named)) for c in differ) or "all runs"
+            there = [c for c in differ if row[c] is not None] or differ[:1]
+            name = ", ".join(_said(c, row[c], bool(named)) for c in there) or "all runs"
             same = sum(one.partition(" (setup ")[0] == name for one in labels.values())
             labels[key] = name if not same else f"{name} (setup {same + 1})"
         kind_of.append(labels[key])
@@ -309,6 +311,22 @@ def _kinds(
         shared = {c: own[c][0] for c in plain if c != "kind" and own[c].n_unique() == 1}
         found[name] = shared
     return with_kind.select("run", "kind_of_run"), found
+
+
+def _telling(runs: pl.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Few columns that tell apart what all of them do, those known of every run first.
+
+    >>> runs = pl.DataFrame({"kind": ["a", "b"], "tune": ["x", "y"], "lr": [0.1, 0.1]})
+    >>> _telling(runs, ["kind", "tune", "lr"])
+    ['kind']
+    """
+    chosen: list[str] = []
+    groups = 1
+    for column in sorted(columns, key=lambda c: runs[c].null_count() > 0):
+        more = runs.select(*chosen, column).unique().height
+        if more > groups:
+            chosen, groups = [*chosen, column], more
+    return chosen
 
 
 def _said(column: str, value: Any, bare: bool) -> str:

@@ -4,7 +4,7 @@ The only module that writes results. Everything else (every metric, every line) 
 it, now or later, without running a model again.
 """
 
-from shiftbed.store.answers import Answers, read_answers
+from shiftbed.store.answers import Answers, frames, read_answers
 from shiftbed.store.check import Problem, collect_garbage, verify
 from shiftbed.store.parts import part_from_logits, part_from_top
 from shiftbed.store.relabel import UNDECIDED, UNREADABLE, Decided, twin_answers
@@ -22,6 +22,7 @@ __all__ = [
     "Twin",
     "collect_garbage",
     "common_classes",
+    "frames",
     "make_twin",
     "part_from_logits",
     "part_from_top",

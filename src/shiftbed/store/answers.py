@@ -1,12 +1,19 @@
 """A cell as it is scored: what one model answered in one setting, and what was right."""
 
+import io
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from shiftbed.errors import InputError
 from shiftbed.store.store import PredictionStore, StoredTestSet
+
+AT_ONCE = 1 << 19
+"""Predictions in memory at a time where many cells are read together."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,11 +31,59 @@ class Answers:
     label_policy: str
 
 
+def frames(
+    store: PredictionStore, models: Iterable[str], test_set: StoredTestSet, columns: list[str]
+) -> Iterator[tuple[str, pl.DataFrame | None]]:
+    """Cells of one setting for ``read_answers``, many read in one go: several times faster.
+
+    None where a cell must be read alone: damaged, incomplete, or of other columns than the rest.
+    """
+    wanted, n = sorted({"class_1", *columns}), len(test_set)
+    waiting = list(models)
+    while waiting:
+        some = waiting[: max(1, AT_ONCE // max(1, n))]
+        waiting = waiting[len(some) :]
+        whole = _together(store, some, test_set.setting, wanted, n)
+        for i, model in enumerate(some):
+            yield model, None if whole is None else whole.slice(i * n, n)
+
+
+def _together(
+    store: PredictionStore, models: list[str], setting: str, columns: list[str], n: int
+) -> pl.DataFrame | None:
+    if len(models) < 2 or not n:
+        return None
+    ranges = [store.parts(model, setting) for model in models]
+    if not ranges[0] or any(one != ranges[0] for one in ranges):
+        return None
+    try:
+        data = [store.part_bytes(model, setting, part) for model in models for part in ranges[0]]
+        there = columns
+        if columns != ["class_1"]:  # which every part has
+            first = [pl.read_parquet_schema(io.BytesIO(one)) for one in data[:: len(ranges[0])]]
+            if any(one != first[0] for one in first):
+                return None
+            there = [name for name in first[0] if name in columns]
+        files: list[Any] = [io.BytesIO(one) for one in data]
+        whole = pl.read_parquet(files, columns=there)
+    except (InputError, pl.exceptions.PolarsError):
+        return None  # read alone, the cell that is at fault says so
+    return whole if len(whole) == n * len(models) else None
+
+
 def read_answers(
-    store: PredictionStore, model: str, test_set: StoredTestSet, columns: list[str]
+    store: PredictionStore,
+    model: str,
+    test_set: StoredTestSet,
+    columns: list[str],
+    frame: pl.DataFrame | None = None,
 ) -> Answers:
-    """Read some columns of a cell; unreadable and unlabelled examples are left out and counted."""
-    frame = store.read_all(model, test_set, sorted({"class_1", *columns}))
+    """Read some columns of a cell; unreadable and unlabelled examples are left out and counted.
+
+    ``frame`` is the cell where ``frames`` has read it.
+    """
+    if frame is None:
+        frame = store.read_all(model, test_set, sorted({"class_1", *columns}))
     best = frame["class_1"]
     readable = np.ones(len(best), dtype=bool)
     if best.null_count():

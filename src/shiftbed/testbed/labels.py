@@ -36,6 +36,22 @@ def labels(models: pl.DataFrame) -> list[str]:
     ]
 
 
+def called(models: pl.DataFrame) -> dict[str, str]:
+    """Labels by name of the models that have another name, and of their runs, without a step.
+
+    >>> made = pl.DataFrame({"model": ["wide-898fff6cc4e4@150", "resnet50"], "seed": [0, 1]})
+    >>> sorted(called(made))
+    ['wide-898fff6cc4e4', 'wide-898fff6cc4e4@150']
+    """
+    both = zip(models["model"].to_list(), labels(models), strict=True)
+    found = {name: label for name, label in both if name != label}
+    runs = {}
+    for name, label in found.items():
+        run, _, step = name.partition("@")
+        runs[run] = label.replace(f" · step {step}", "")
+    return runs | found
+
+
 def _label(row: Mapping[str, Any]) -> str:
     name = str(row["model"])
     made = _RECIPE.fullmatch(name)

@@ -20,6 +20,7 @@ from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.testbed.families import families as families_of
 from shiftbed.testbed.judging import difference_of, judge, robustness_table
+from shiftbed.testbed.labels import called
 from shiftbed.testbed.naming import axis_title, find_setting, known_test_sets, title_of
 from shiftbed.testbed.select import Choice, choose
 
@@ -73,14 +74,22 @@ class Testbed:
         return {name: i for i, name in enumerate(self.model_names)}
 
     @cached_property
+    def called(self) -> dict[str, str]:
+        """What people call models and runs whose names are hashes (``testbed/labels.py``)."""
+        return called(self.models)
+
+    @cached_property
     def _columns_of(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.settings)}
 
     def model_index(self, model: str) -> int:
-        """Row of that model; a bare name will do where only one model starts with it and '@'."""
+        """Row of that model; what tables call it will do, or the start of one name before '@'."""
         names = self.model_names
         if model in self._rows:
             return self._rows[model]
+        given = [self._rows[k] for k, v in self.called.items() if v == model and k in self._rows]
+        if given:
+            return given[0]
         longer = [i for i, name in enumerate(names) if name.startswith(model + "@")]
         if len(longer) == 1:
             return longer[0]

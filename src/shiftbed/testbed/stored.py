@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Setting, Shift
-from shiftbed.store import PredictionStore, read_answers
+from shiftbed.store import PredictionStore, frames, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.store.sealing import Damaged
 from shiftbed.store.store import StoredTestSet
 from shiftbed.testbed.averages import with_averages
+from shiftbed.testbed.labels import called
 from shiftbed.testbed.record import Testbed
 
 
@@ -29,7 +30,9 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
         raise InputError(f"store {store.files.root} has no complete cell yet")
     about = store.about()
     names = list(dict.fromkeys([*about.get("models", {}), *(r["model"] for r in records)]))
-    names = [n for n in names if any(r["model"] == n for r in records)]
+    complete = {r["model"] for r in records}
+    names = [n for n in names if n in complete]
+    rows = {name: i for i, name in enumerate(names)}
     settings = sorted({r["setting"] for r in records})
     value = np.full((len(names), len(settings)), np.nan)
     n = np.zeros(value.shape, dtype=np.int64)
@@ -38,14 +41,13 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
         test_set = store.test_set(setting)
         right = np.zeros((len(names), len(test_set)), dtype=bool)
         known = np.zeros(len(names), dtype=bool)
-        for record in records:
-            if record["setting"] != setting:
-                continue
-            row = names.index(record["model"])
+        mine = [record["model"] for record in records if record["setting"] == setting]
+        for model, frame in frames(store, mine, test_set, []):
+            row = rows[model]
             try:
-                answers = read_answers(store, record["model"], test_set, [])
+                answers = read_answers(store, model, test_set, [], frame)
             except Damaged as error:
-                store.damage[f"{record['model']} on {setting}"] = str(error)
+                store.damage[f"{model} on {setting}"] = str(error)
                 continue
             if not len(answers.right):
                 continue
@@ -80,6 +82,12 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
         notes=tuple(f"left out: {text}" for text in store.damage.values()),
     )
     return with_averages(bed)
+
+
+def called_in(store: PredictionStore) -> dict[str, str]:
+    """What people call the store's models whose names are hashes, as ``Testbed.called`` does."""
+    info = {r["model"]: r.get("info", {}) for r in store.cells()} | store.about().get("models", {})
+    return called(_models(list(info), info))
 
 
 def _images(test_set: StoredTestSet) -> str:

@@ -216,12 +216,15 @@ function judgedHead(host, chart) {
   return { styles, look };
 }
 
+/** What to call a model of a chart. */
+const calledIn = (chart, k) => chart.names?.[k] ?? chart.models[k];
+
 /** All that is known of a model; `measured` are its accuracies in words. */
 function judgedHover(chart, k, measured) {
   const around = (low, high) => (known(low) ? ` [${points(low)}, ${points(high)}]` : "");
   const level = short(100 * chart.band_level);
   return [
-    chart.models[k],
+    calledIn(chart, k),
     `${chart.grouping}: ${chart.group[k]}, ${chart.fitted[k] ? "fitted" : "not fitted"}`,
     ...measured,
     ...(known(chart.effective[k])
@@ -232,6 +235,7 @@ function judgedHover(chart, k, measured) {
           `p = ${short(chart.p_value[k])}, q = ${short(chart.q_value[k])}`,
         ]
       : []),
+    ...(calledIn(chart, k) === chart.models[k] ? [] : [chart.models[k]]),
   ];
 }
 
@@ -274,7 +278,7 @@ function scatterChart(host, chart, id) {
         stroke(c, p, xs, ys.map((v, i) => (trend.extrapolated[i] ? NaN : v)), colour, { width: 2 });
       }
     },
-    labels: (c, p) => nameThem(c, p, chart.models, chart.labelled, at, up, Infinity),
+    labels: (c, p) => nameThem(c, p, chart.models.map((_, k) => calledIn(chart, k)), chart.labelled, at, up, Infinity),
     hover: (k) => {
       const said = (axis, v, low, high) => `${axis.setting}: ${percent(v)}${known(low) ? ` [${percent(low)}, ${percent(high)}]` : ""}`;
       return judgedHover(chart, k, [said(chart.x_axis, chart.x[k], chart.x_low[k], chart.x_high[k]), said(chart.y_axis, chart.y[k], chart.y_low[k], chart.y_high[k])]);
@@ -296,7 +300,7 @@ function planeChart(host, chart, id) {
     look: (k) => look[k],
     filled: (k) => (chart.fitted[k] || chart.highlighted[k]) && !chart.edge[k],
     plane: ([a, b]) => chart.weights[0] * a + chart.weights[1] * b + chart.intercept,
-    name: (k) => (chart.labelled[k] ? chart.models[k] : ""),
+    name: (k) => (chart.labelled[k] ? calledIn(chart, k) : ""),
     hover: (k) => judgedHover(chart, k, values[k].map((v, j) => `${chart.axes[j].setting}: ${percent(v)}`)),
   });
   space.canvas.id = `chart-${id}`;

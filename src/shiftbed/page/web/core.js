@@ -201,6 +201,17 @@ function choice(label, options, value, onchange, attributes = {}) {
   return make("span", { class: "field" }, make("label", { for: id }, label), select);
 }
 
+const narrow = () => window.innerWidth < 600;
+
+/** Controls that are folded on a small screen, so that the chart is on it. */
+function folded(title, controls) {
+  const kept = controls.filter((one) => one !== null);
+  if (!narrow()) return kept;
+  const details = make("details", { class: "columns", open: state.more === "open" }, make("summary", { "data-name": "more" }, title), make("div", { class: "controls" }, kept));
+  details.addEventListener("toggle", () => update({ more: details.open ? "open" : "" }, { quiet: true }));
+  return [details];
+}
+
 function tick(label, checked, onchange, attributes = {}) {
   const id = `w${++widgets}`;
   const box = make("input", { type: "checkbox", id, ...attributes, onchange: (e) => onchange(e.target.checked) });

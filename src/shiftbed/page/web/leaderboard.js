@@ -2,6 +2,8 @@
 
 const BOARD_ROWS = 50;
 const BOARD_DEFAULT = ["ID", "OOD", "ρ", "interval", "verdict", "kind", "family", "training_data", "year"];
+/** What a small screen shows without scrolling comes first on it. */
+const boardDefault = () => (narrow() ? ["ρ", "verdict", ...BOARD_DEFAULT.filter((name) => name !== "ρ" && name !== "verdict")] : BOARD_DEFAULT);
 
 /** Columns that there are: those of the shift, then what is known of models. */
 function boardColumns(shift) {
@@ -90,7 +92,7 @@ function leaderboardView(host) {
   const shifts = judged();
   const shift = shifts.find((s) => s.name === state.shift) ?? mostTelling(shifts);
   const columns = boardColumns(shift);
-  const chosen = (state.fields ? listOf("fields") : BOARD_DEFAULT).filter((name) => columns[name]);
+  const chosen = (state.fields ? listOf("fields") : boardDefault()).filter((name) => columns[name]);
   const table = make("div");
   const show = () => fill(table, boardTable(shift, columns, chosen));
   fill(

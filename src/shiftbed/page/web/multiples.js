@@ -30,7 +30,7 @@ function multiplesView(host) {
       const box = make(
         "div",
         { class: "multiple" },
-        make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name }) }, shift.name),
+        make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name }) }, titleOf(shift.target)),
         make("span", { class: "small" }, ` ${shift.pattern ?? ""}${fit.lines[0] ? ` R² ${number(fit.lines[0].r2, 2)}` : ""} n = ${mine.length}`),
       );
       columnBox.append(box);
@@ -47,7 +47,7 @@ function miniature(host, shift, rows, fit, { named = [], scale = state.scale } =
   const { of: groupOf, groups } = colouring("kind", rows);
   const styles = looks(groups);
   const special = new Set(named);
-  new Plot(host, `${shift.name}: ${rows.length} models`, 170, () => {
+  new Plot(host, `${shiftTitle(shift)}: ${rows.length} models`, 170, () => {
     const xAxis = axisFor(xs, shift.source[0], "", scale);
     const yAxis = axisFor(ys, shift.target, "", scale);
     const at = positions(xs, shift.source[0], xAxis, scale);

@@ -10,6 +10,20 @@ const inks = new Map(); // asked for once, until they change
 
 const FONT = "12px system-ui, sans-serif";
 const drawn = new Set(); // plots on the page, drawn again when its size or colours change
+const later = []; // drawings that nobody sees yet, done one at a time when the browser is idle
+
+/** Draw now if the element is on the screen or nearly so, else when there is time. */
+function drawSoon(node, draw) {
+  const box = node.getBoundingClientRect();
+  if (box.top < 1.3 * window.innerHeight && box.bottom > -0.3 * window.innerHeight) return draw();
+  if (!later.length) requestIdleCallback(drawNext, { timeout: 300 });
+  later.push(draw);
+}
+
+function drawNext() {
+  later.shift()?.();
+  if (later.length) requestIdleCallback(drawNext, { timeout: 300 });
+}
 
 /** A canvas that is drawn again when it must be; `paint(context, width, height)` draws it. */
 class Canvas {
@@ -23,13 +37,14 @@ class Canvas {
     host.append(this.frame);
     this.size = [];
     this.observer = new ResizeObserver(() => {
-      if (this.size[0] !== this.frame.clientWidth || this.size[1] !== this.frame.clientHeight) this.draw();
+      if (!this.waiting && (this.size[0] !== this.frame.clientWidth || this.size[1] !== this.frame.clientHeight)) this.draw();
     });
     this.observer.observe(this.frame);
     drawn.add(this);
   }
 
   draw() {
+    this.waiting = false;
     if (!this.frame.isConnected) {
       drawn.delete(this);
       this.observer.disconnect();
@@ -86,7 +101,8 @@ class Plot extends Canvas {
     this.zoom = null;
     this.at = -1;
     this.listen();
-    this.draw();
+    this.waiting = true;
+    drawSoon(this.frame, () => this.now ?? this.draw());
   }
 
   px(x) {
@@ -117,6 +133,8 @@ class Plot extends Canvas {
     now.over?.(c, this);
     c.restore();
     now.labels?.(c, this);
+    this.pictured = false;
+    if (this.at < 0) return;
     this.keep();
     this.mark(c);
   }
@@ -124,12 +142,14 @@ class Plot extends Canvas {
   /** What was drawn, so that moving the mark over it need not draw it all again. */
   keep() {
     this.picture ??= document.createElement("canvas");
+    this.pictured = true;
     this.picture.width = this.canvas.width;
     this.picture.height = this.canvas.height;
     this.picture.getContext("2d").drawImage(this.canvas, 0, 0);
   }
 
   remark() {
+    if (!this.pictured) this.keep();
     const c = this.canvas.getContext("2d");
     c.save();
     c.setTransform(1, 0, 0, 1, 0, 0);
@@ -185,15 +205,22 @@ class Plot extends Canvas {
     if (!p) return;
     this.placed = [];
     const order = p.order ?? p.x.map((_, i) => i);
+    const tiny = order.length > 3000; // a marker of that size is a dot
     for (const i of order) {
       const x = this.px(p.x[i]);
       const y = this.py(p.y[i]);
       if (!Number.isFinite(x) || !Number.isFinite(y)) continue;
       this.placed.push([x, y, i]);
       const [colour, marker] = p.look[i];
-      c.beginPath();
-      MARKERS[marker](c, x, y, p.size ? p.size[i] : 3.5);
+      const r = p.size ? p.size[i] : 3.5;
       c.globalAlpha = p.faint?.[i] ? 0.2 : 1;
+      if (tiny && r <= 2.2 && !p.open?.[i]) {
+        c.fillStyle = colour;
+        c.fillRect(x - 0.9 * r, y - 0.9 * r, 1.8 * r, 1.8 * r);
+        continue;
+      }
+      c.beginPath();
+      MARKERS[marker](c, x, y, r);
       if (p.open?.[i]) {
         c.strokeStyle = colour;
         c.lineWidth = 1.3;
@@ -242,12 +269,14 @@ class Plot extends Canvas {
 
   /** Back to a point after the page was drawn anew. */
   goTo(i) {
+    if (!this.now) this.draw();
     const one = this.placed?.find(([, , k]) => k === i);
     if (one) this.go(one);
   }
 
   listen() {
     const place = (e) => {
+      if (!this.now) this.draw();
       const box = this.canvas.getBoundingClientRect();
       return [e.clientX - box.left, e.clientY - box.top];
     };
@@ -307,6 +336,7 @@ class Plot extends Canvas {
 
   /** Arrows walk through the points from left to right, Enter pins, Escape leaves. */
   key(e) {
+    if (!this.now) this.draw();
     const order = [...(this.placed ?? [])].sort((a, b) => a[0] - b[0]);
     const here = order.findIndex(([, , i]) => i === this.at);
     const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[e.key];

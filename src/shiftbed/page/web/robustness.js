@@ -64,7 +64,7 @@ function relativeView(host) {
     make(
       "div",
       { class: "controls" },
-      choice("Shift", shifts.map((s) => s.name), shift.name, (v) => update({ shift: v, x: "", y: "" }), { "data-name": "shift" }),
+      choice("Shift", shifts.map((s) => [s.name, shiftTitle(s)]), shift.name, (v) => update({ shift: v, x: "", y: "" }), { "data-name": "shift" }),
       choice("Derived from", [["", "any model"], ...parents.map((p) => MODELS[p])], parent < 0 ? "" : MODELS[parent], (v) => update({ parent: v }), { "data-name": "parent" }),
       choice("Colour", Object.keys(DATA.models.columns), state.colour, (v) => update({ colour: v }), { "data-name": "colour" }),
     ),
@@ -95,8 +95,8 @@ function syntheticView(host) {
     make(
       "div",
       { class: "controls" },
-      choice("Natural shift", natural.map((s) => s.name), y.name, (v) => update({ natural: v }), { "data-name": "natural" }),
-      choice("Synthetic shift", synthetic.map((s) => s.name), x.name, (v) => update({ synthetic: v }), { "data-name": "synthetic" }),
+      choice("Natural shift", natural.map((s) => [s.name, shiftTitle(s)]), y.name, (v) => update({ natural: v }), { "data-name": "natural" }),
+      choice("Synthetic shift", synthetic.map((s) => [s.name, shiftTitle(s)]), x.name, (v) => update({ synthetic: v }), { "data-name": "synthetic" }),
       choice("Colour", Object.keys(DATA.models.columns), state.colour, (v) => update({ colour: v }), { "data-name": "colour" }),
     ),
     filterControls(),
@@ -108,12 +108,12 @@ function syntheticView(host) {
     const { r, n } = pearson(mine.map((i) => rhos(x)[i]), mine.map((i) => rhos(y)[i]));
     return `${KIND_NAMES[kind] ?? kind} ${number(r, 2)} (n = ${n})`;
   });
-  const best = ranked.slice(0, 2).map((one) => `${one.s.name} (r ${number(one.r, 2)}, n = ${one.n})`);
+  const best = ranked.slice(0, 2).map((one) => `${shiftTitle(one.s)} (r ${number(one.r, 2)}, n = ${one.n})`);
   host.append(
     make("p", { class: "equation", id: "synthetic-r" }, `r = ${number(overall.r, 3)} over ${overall.n} models; by kind: ${each.join(", ")}.`),
-    make("p", {}, `The two synthetic shifts whose ρ goes best with ρ on ${y.name}: ${best.join(" and ") || "none"}.`),
+    make("p", {}, `The two synthetic shifts whose ρ goes best with ρ on ${shiftTitle(y)}: ${best.join(" and ") || "none"}.`),
   );
-  const plot = rhoPlot(host, `ρ on ${y.name} over ρ on ${x.name}`, rows, rows.map((i) => rhos(x)[i]), rows.map((i) => rhos(y)[i]), `ρ on ${x.name} (points)`, `ρ on ${y.name} (points)`);
+  const plot = rhoPlot(host, `ρ on ${shiftTitle(y)} over ρ on ${shiftTitle(x)}`, rows, rows.map((i) => rhos(x)[i]), rows.map((i) => rhos(y)[i]), `ρ on ${shiftTitle(x)} (points)`, `ρ on ${shiftTitle(y)} (points)`);
   plot.canvas.id = "synthetic";
   host.append(make("p", { class: "small" }, "Models of standard training are left out, as in taori2020 (Appendix H): they are what the lines are fitted through."));
   host.append(tableView("synthetic", ["model", "kind", `rho on ${x.name}`, `rho on ${y.name}`], rows.map((i) => [MODELS[i], asText(column("kind")?.[i]), rhos(x)[i], rhos(y)[i]])));

@@ -227,16 +227,18 @@ function scatterControls(x, y, shift) {
     "div",
     { class: "controls" },
     shifts.length ? choice("Shift", [["", "(any)"], ...shifts], shift?.name ?? "", (v) => update({ shift: v, x: "", y: "", range: "" }), { "data-name": "shift" }) : null,
-    choice("x", settings, DATA.settings[x], (v) => update({ x: v, y: DATA.settings[y], range: "" }), { "data-name": "x" }),
-    choice("y", settings, DATA.settings[y], (v) => update({ y: v, x: DATA.settings[x], range: "" }), { "data-name": "y" }),
-    full
-      ? make("button", { type: "button", onclick: () => update({ x: DATA.settings[shift.full_source], y: DATA.settings[y] }) }, "Whole ID set as x")
-      : null,
-    choice("Scale", ["logit", "probit", "linear"], state.scale, (v) => update({ scale: v, range: "" }), { "data-name": "scale" }),
-    choice("Fit", [["baseline", "baseline models shown"], ["shown", "all models shown"]], state.fit, (v) => update({ fit: v }), { "data-name": "fit" }),
-    choice("Colour", Object.keys(DATA.models.columns), state.colour, (v) => update({ colour: v }), { "data-name": "colour" }),
-    tick("Error bars", state.bars !== "", (on) => update({ bars: on ? "yes" : "" }), { "data-name": "bars" }),
-    tick("Band", state.band === "yes", (on) => update({ band: on ? "yes" : "no" }), { "data-name": "band" }),
+    folded("Axes, fit and colours", [
+      choice("x", settings, DATA.settings[x], (v) => update({ x: v, y: DATA.settings[y], range: "" }), { "data-name": "x" }),
+      choice("y", settings, DATA.settings[y], (v) => update({ y: v, x: DATA.settings[x], range: "" }), { "data-name": "y" }),
+      full
+        ? make("button", { type: "button", onclick: () => update({ x: DATA.settings[shift.full_source], y: DATA.settings[y] }) }, "Whole ID set as x")
+        : null,
+      choice("Scale", ["logit", "probit", "linear"], state.scale, (v) => update({ scale: v, range: "" }), { "data-name": "scale" }),
+      choice("Fit", [["baseline", "baseline models shown"], ["shown", "all models shown"]], state.fit, (v) => update({ fit: v }), { "data-name": "fit" }),
+      choice("Colour", Object.keys(DATA.models.columns), state.colour, (v) => update({ colour: v }), { "data-name": "colour" }),
+      tick("Error bars", state.bars !== "", (on) => update({ bars: on ? "yes" : "" }), { "data-name": "bars" }),
+      tick("Band", state.band === "yes", (on) => update({ band: on ? "yes" : "no" }), { "data-name": "band" }),
+    ]),
   );
 }
 

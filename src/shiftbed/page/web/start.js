@@ -2,20 +2,29 @@
 // card per shift.
 
 const judged = () => DATA.shifts.filter((s) => s.robustness && s.source.length === 1);
-const outOf = (shift) => MODELS.map((_, i) => i).filter((i) => shift.robustness.verdict[i] === "out of line");
-const judgedCount = (shift) => shift.robustness.effective.filter(known).length;
+/** A function of a shift, computed once for each. */
+function ofShift(compute) {
+  const kept = new Map();
+  return (shift) => {
+    if (!kept.has(shift)) kept.set(shift, compute(shift));
+    return kept.get(shift);
+  };
+}
+const outOf = ofShift((shift) => MODELS.map((_, i) => i).filter((i) => shift.robustness.verdict[i] === "out of line"));
+const judgedCount = ofShift((shift) => shift.robustness.effective.filter(known).length);
 /** Models out of line with nothing else against them, the largest ρ first. */
-const fairlyOut = (shift) =>
+const fairlyOut = ofShift((shift) =>
   shift.reason
     ? []
     : outOf(shift)
         .filter((i) => !shift.robustness.artefact[i])
-        .sort((a, b) => Math.abs(shift.robustness.effective[b]) - Math.abs(shift.robustness.effective[a]));
+        .sort((a, b) => Math.abs(shift.robustness.effective[b]) - Math.abs(shift.robustness.effective[a])),
+);
 /** A shift by its OOD set, and by its ID set too where several shifts have that OOD set. */
-const shiftTitle = (shift) => {
-  const alone = DATA.shifts.filter((s) => s.robustness && titleOf(s.target) === titleOf(shift.target)).length < 2;
+const shiftTitle = ofShift((shift) => {
+  const alone = DATA.shifts.filter((s) => s.source.length === 1 && titleOf(s.target) === titleOf(shift.target)).length < 2;
   return alone ? titleOf(shift.target) : `${titleOf(shift.target)} over ${titleOf(shift.source[0])}`;
-};
+});
 
 /** The shift of the first scatter: chosen, placed on, or the first that shows most. */
 function leadShift(placed) {
@@ -203,7 +212,6 @@ function cards() {
   for (const shift of shown) {
     const out = outOf(shift).length;
     const thumb = make("canvas", { class: "thumb", "aria-hidden": "true", width: "320", height: "200" });
-    setTimeout(() => thumb.isConnected && thumbnail(thumb, shift));
     list.append(
       make(
         "li",
@@ -221,6 +229,8 @@ function cards() {
       ),
     );
   }
+  // Drawn once it is known where they are.
+  setTimeout(() => list.querySelectorAll(".thumb").forEach((thumb, k) => drawSoon(thumb, () => thumb.isConnected && thumbnail(thumb, shown[k]))));
   const more = all.length > shown.length ? make("button", { type: "button", onclick: () => update({ cards: "all" }) }, `Show all ${all.length}`) : null;
   return [make("h2", {}, "Which models are robust? Choose a ", term("shift", "shift")), list, more];
 }

@@ -233,10 +233,12 @@ function fitLine(sources, target, scale, rows) {
   });
   const dof = used.length - k;
   const sigma = Math.sqrt(residual / dof);
+  let quantile = null; // of the level last asked for
   const half = (z, level) => {
     const a = [1, ...z.map((v, j) => v - centre[j + 1])];
     const variance = a.reduce((s, v, i) => s + v * a.reduce((t, w, j) => t + w * shifted[i][j], 0), 0);
-    return studentQuantile(0.5 + level / 2, dof) * sigma * Math.sqrt(variance);
+    if (quantile?.level !== level) quantile = { level, t: studentQuantile(0.5 + level / 2, dof) };
+    return quantile.t * sigma * Math.sqrt(variance);
   };
   const support = sources.map((_, j) => {
     const column = design.map((r) => r[j + 1]);

@@ -4,10 +4,11 @@ Everything is computed here or below; ``shiftbed.figures`` only draws what comes
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from shiftbed.display import Result
+from shiftbed.display import Result, readable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,4 +31,24 @@ class Charted(Result):
         """
         from shiftbed.figures import draw
 
-        return draw(self.chart(**options), ax)
+        return draw(renamed(self.chart(**options), self.called), ax)
+
+
+def renamed(made: "Chart", called: Mapping[str, str]) -> "Chart":
+    """A chart with models of a recipe as people call them; ``models`` keeps their names."""
+    from shiftbed.figures.charts import Chart, Curve
+
+    if not called:
+        return made
+
+    def new(one: Any) -> Any:
+        if isinstance(one, Chart):
+            return renamed(one, called)
+        if isinstance(one, Curve):
+            return replace(one, name=readable(one.name, called))
+        if isinstance(one, tuple):
+            return tuple(map(new, one))
+        return readable(one, called) if isinstance(one, str) else one
+
+    kept = {one.name: getattr(made, one.name) for one in fields(made) if one.name != "models"}
+    return replace(made, **{name: new(value) for name, value in kept.items()})

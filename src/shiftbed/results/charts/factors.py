@@ -8,6 +8,7 @@ import polars as pl
 from shiftbed.analysis.factors import Factors
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.patterns import PATTERNS
+from shiftbed.catalogue import title as title_of
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Bars, Curve, Curves, Dots, Heatmap, Panels, Reference
 from shiftbed.results.patterns import accuracy_of
@@ -84,8 +85,8 @@ def pattern_panels(
         panels.append(
             Dots(
                 title=(f"{pair.task}: " if several else "") + f"{row['pattern']}{trusted}",
-                x_title=_cut(pair.source),
-                y_title=_cut(pair.target),
+                x_title=_cut(title_of(pair.source)),
+                y_title=_cut(title_of(pair.target)),
                 names=tuple(m for m, keep in zip(pair.models, there, strict=True) if keep),
                 x=100 * x[there],
                 y=100 * y[there],

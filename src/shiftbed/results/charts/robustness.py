@@ -114,10 +114,11 @@ def synthetic(
         if len(rows) >= 4:
             own = pearson(rows["effective"].to_numpy(), rows["effective_right"].to_numpy())[0]
             kinds.append(f"{kind} {own:.2f} (n = {len(rows)})")
+    across, up = (testbed.title_of(one.target) for one in (testbed.shift(name), natural))
     return Dots(
-        title=f"ρ on {natural.name} over ρ on {name}",
-        x_title=f"ρ on {name} (points)",
-        y_title=f"ρ on {natural.name} (points)",
+        title=f"ρ on {up} over ρ on {across}",
+        x_title=f"ρ on {across} (points)",
+        y_title=f"ρ on {up} (points)",
         names=tuple(both["model"].to_list()),
         x=x,
         y=y,
