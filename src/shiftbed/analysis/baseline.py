@@ -17,10 +17,12 @@ from scipy.special import stdtrit
 from shiftbed.analysis.estimators import huber_weights, resample, theil_sen
 from shiftbed.analysis.families import Families, family_flags, leave_families_out
 from shiftbed.analysis.intervals import (
+    PerLine,
     beside,
     binomial_variance,
     check_fractions,
     check_level,
+    column,
     off_boundary,
     quadratic,
     with_ones,
@@ -40,7 +42,8 @@ class Line:
     """One least-squares line (plane, hyperplane) in scaled space, for x in [low, high).
 
     With design A (rows (1, S(x)), shape (m, k+1)) and weights W: θ = (b, w) = G AᵀW S(y),
-    G = (AᵀWA)⁻¹, σ² = Σ Wᵢ rᵢ² / (m − k − 1).
+    G = (AᵀWA)⁻¹, σ² = Σ Wᵢ rᵢ² / (m − k − 1). Several lines through the same models are the same
+    record with a further axis in front of every array (``analysis.stacks``).
     """
 
     low: float
@@ -49,7 +52,7 @@ class Line:
     """θ = (intercept, weights…), shape (k+1,)."""
     gram_inverse: Floats
     """G, shape (k+1, k+1)."""
-    sigma: float
+    sigma: PerLine
     """Residual standard deviation about the line, in scaled space."""
     design: Floats
     residuals: Floats
@@ -74,12 +77,12 @@ class Line:
 
     @property
     def n(self) -> int:
-        return len(self.residuals)
+        return int(self.residuals.shape[-1])
 
     @property
     def dof(self) -> int:
         """Residual degrees of freedom, m − k − 1."""
-        return self.n - len(self.coefficients)
+        return self.n - int(self.coefficients.shape[-1])
 
     @property
     def covariance(self) -> Floats:
@@ -94,7 +97,7 @@ class Line:
     @property
     def independent_covariance(self) -> Floats:
         """σ²G, right if models were independent of each other."""
-        return self.sigma**2 * self.gram_inverse
+        return np.asarray(column(column(self.sigma)) ** 2 * self.gram_inverse)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -141,11 +144,7 @@ class Baseline:
 
     def line_of(self, x: ArrayLike) -> NDArray[np.int64]:
         """Index of the line that serves each row of x (decided by the first ID accuracy)."""
-        first = _matrix(x, len(self.id_settings))[:, 0]
-        index = np.zeros(len(first), dtype=np.int64)
-        for i, line in enumerate(self.lines):
-            index[first >= line.low] = i
-        return index
+        return serving(self.lines, _matrix(x, len(self.id_settings)))
 
     def predict(self, x: ArrayLike) -> Floats:
         """β(x) for ID accuracies of shape (n,) or (n, k); shape (n,)."""
@@ -204,9 +203,21 @@ class Baseline:
 
     def extrapolated(self, x: ArrayLike) -> NDArray[np.bool_]:
         """Whether a row of x lies outside the fitted range on any ID setting."""
-        points = _matrix(x, len(self.id_settings))
-        outside = (points < self.support[:, 0] - 1e-12) | (points > self.support[:, 1] + 1e-12)
-        return np.asarray(outside.any(axis=1))
+        return outside(self.support, _matrix(x, len(self.id_settings)))
+
+
+def serving(lines: Sequence[Line], x: Floats) -> NDArray[np.int64]:
+    """Which line serves each row of x (…, n, k), decided by the first ID accuracy."""
+    index = np.zeros(x.shape[:-1], dtype=np.int64)
+    for i, line in enumerate(lines[1:], 1):
+        index[x[..., 0] >= line.low] = i
+    return index
+
+
+def outside(support: Floats, x: Floats) -> NDArray[np.bool_]:
+    """Whether a row of x (…, n, k) lies outside the support (…, k, 2) in any column."""
+    low, high = support[..., None, :, 0] - 1e-12, support[..., None, :, 1] + 1e-12
+    return np.asarray(((x < low) | (x > high)).any(axis=-1))
 
 
 def fit_baseline(
@@ -337,7 +348,7 @@ def fit_baseline(
         left_out=tuple(names[i] for i in sorted(set(range(len(names))) - set(fitted.tolist()))),
         r2=1.0 - float(residual @ residual) / sst if sst > 0 else float("nan"),
         mae=float(np.abs(table[fitted, k] - predicted).mean()),
-        support=beside(table[fitted, :k].min(axis=0), table[fitted, :k].max(axis=0)),
+        support=np.stack([table[fitted, :k].min(axis=0), table[fitted, :k].max(axis=0)], axis=-1),
         sizes=_usual(images[fitted]),
         families=None if related is None else len(set(related[fitted])),
         flags=() if related is None else _family_flags(lines, related),

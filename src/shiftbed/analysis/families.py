@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from shiftbed.analysis.intervals import PerLine
+
 Floats = NDArray[np.float64]
 ENOUGH = 8
 """With fewer families the jackknife is too unsure of itself: results are flagged."""
@@ -22,7 +24,10 @@ ENOUGH = 8
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Families:
-    """What leaving out each of F families does to a fit of m models with p coefficients."""
+    """What leaving out each of F families does to a fit of m models with p coefficients.
+
+    In a stack of lines (``analysis.stacks``) all but names and codes have a further axis in front.
+    """
 
     names: tuple[str, ...]
     codes: NDArray[np.int64]
@@ -37,13 +42,13 @@ class Families:
     """(F, p, p): V of the fit without family g, from the other families' pulls."""
     left_out: Floats
     """(m,): the residual of each model about the fit without its family."""
-    correlation: float
+    correlation: PerLine
     """Of residuals within a family (intraclass), at least 0."""
-    variance: float
+    variance: PerLine
     """Of a new family's new model about the line, in scaled space: between and within families."""
     variance_without: Floats
     """(F,): the same, without family g."""
-    variance_dof: float
+    variance_dof: PerLine
     """Degrees of freedom of that variance: with sizes n_g and intraclass correlation c,
     m²/(m + c² Σ n_g(n_g − 1)) − p (Satterthwaite)."""
 
@@ -54,6 +59,11 @@ class Families:
     def sums(self, values: Floats) -> Floats:
         """(F, c): values (m, c) summed by family."""
         return np.asarray(_indicator(self.codes, self.n) @ values)
+
+    def quadratic_without(self, design: Floats) -> Floats:
+        """aᵢᵀV₍g₎aᵢ for the rows of the fitted models' design (…, m, p), g the family of each."""
+        own = self.covariance_without[..., self.codes, :, :]
+        return np.asarray(np.einsum("...ij,...ijk,...ik->...i", design, own, design))
 
     @property
     def dof(self) -> int:

@@ -10,6 +10,8 @@ from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 from shiftbed.errors import InputError
 
 Floats = NDArray[np.float64]
+PerLine = Any
+"""A number per line: a float, or an array (S,) for a stack of lines (``analysis.stacks``)."""
 
 
 def check_level(level: float, what: str = "level") -> float:
@@ -100,28 +102,55 @@ def binomial_variance(accuracy: ArrayLike, n: ArrayLike) -> Floats:
 
 
 def beside(*parts: NDArray[Any]) -> NDArray[Any]:
-    """Columns (n,) and matrices (n, c) side by side, (n, Σ c).
+    """Matrices (…, n, c) and columns (…, n) side by side, (…, n, Σ c).
+
+    With axes in front there must be a matrix among them.
 
     >>> beside(np.zeros(1), np.ones((1, 2))).tolist()
     [[0.0, 1.0, 1.0]]
     """
-    return np.concatenate([p if p.ndim == 2 else p[:, None] for p in parts], axis=1)
+    most = max(2, *(part.ndim for part in parts))
+    return np.concatenate([p if p.ndim == most else p[..., None] for p in parts], axis=-1)
 
 
 def with_ones(x: Floats) -> Floats:
-    """A design: (1, x) for the rows x of (n, k); shape (n, k+1)."""
-    a = np.empty((len(x), x.shape[1] + 1))
-    a[:, 0], a[:, 1:] = 1.0, x
+    """A design: (1, x) for the rows x of (…, n, k); shape (…, n, k+1)."""
+    a = np.empty((*x.shape[:-1], x.shape[-1] + 1))
+    a[..., 0], a[..., 1:] = 1.0, x
     return a
 
 
+def dot(a: Floats, b: Floats) -> Floats:
+    """Σ aᵢbᵢ over the last axis.
+
+    >>> dot(np.array([[1.0, 2.0]]), np.array([3.0, 4.0])).tolist()
+    [11.0]
+    """
+    return np.asarray(np.einsum("...i,...i->...", a, b))
+
+
 def quadratic(a: Floats, matrix: Floats) -> Floats:
-    """aᵢᵀ M aᵢ for the rows of a (n, p) and M (p, p); shape (n,).
+    """aᵢᵀ M aᵢ for the rows of a (…, n, p) and M (…, p, p); shape (…, n).
 
     >>> quadratic(np.array([[1.0, 2.0]]), np.eye(2)).tolist()
     [5.0]
     """
-    return np.asarray(((a @ matrix) * a).sum(axis=1))
+    return dot(a @ matrix, a)
+
+
+def column(value: ArrayLike) -> Floats:
+    """A number per line, shaped to go with values per model: (…,) to (…, 1)."""
+    return np.asarray(value, np.float64)[..., None]
+
+
+def number(values: Floats) -> PerLine:
+    """What ``column`` takes: a plain float of one line, the array of a stack."""
+    return float(values) if np.ndim(values) == 0 else values
+
+
+def transposed(matrix: Floats) -> Floats:
+    """(…, n, p) to (…, p, n)."""
+    return np.swapaxes(matrix, -1, -2)
 
 
 def t_quantile(dof: ArrayLike, level: float) -> Floats:
@@ -134,15 +163,19 @@ def t_quantile(dof: ArrayLike, level: float) -> Floats:
     [2.2281, 1.9917]
     """
     given = np.asarray(dof, dtype=np.float64)
-    if given.size <= 65 or not (given >= 1.0).all():
+    usual = given >= 1.0
+    if given.size <= 65 or not usual.any():
         return np.asarray(stdtrit(given, 0.5 + level / 2))
     exact = _t_quantiles(level)
-    u = (len(exact) - 1) / given
+    u = (len(exact) - 1) / np.where(usual, given, 1.0)
     at = np.clip(u.astype(np.int64) - 1, 0, len(exact) - 4)
     a, b, c, d = (u - at - i for i in range(4))  # Lagrange's cubic through four neighbours
     outer = exact[at + 3] * (a * b * c) - exact[at] * (b * c * d)
     inner = exact[at + 1] * (a * c * d) - exact[at + 2] * (a * b * d)
-    return np.asarray(outer / 6.0 + inner / 2.0)
+    found = outer / 6.0 + inner / 2.0
+    if not usual.all():
+        found[~usual] = stdtrit(given[~usual], 0.5 + level / 2)
+    return np.asarray(found)
 
 
 @lru_cache(maxsize=8)

@@ -74,6 +74,7 @@ class Modelled:
     On a grid of probits the correlations are a fixed table R; a model is a mixture of the two
     nodes next to it, so sums over models are sums over nodes: C = D P R Pᵀ D + own variance, with
     P the mixture and D the binomial standard deviations. Settings are independent of each other.
+    For a stack of lines every array has a further axis in front.
     """
 
     spread: Floats
@@ -95,45 +96,47 @@ class Modelled:
         spread = np.sqrt(np.where(variance > 0, variance, 0.0))  # a metric may exceed 1
         return cls(spread=spread, node=node, part=at - node, errors=errors)
 
-    def settings(self, columns: Sequence[int]) -> "Modelled":
-        """Of these settings only, in that order."""
-        at = list(columns)
-        spread, node, part = self.spread[:, at], self.node[:, at], self.part[:, at]
-        return Modelled(spread=spread, node=node, part=part, errors=self.errors)
+    def settings(self, columns: Sequence[int] | NDArray[np.int64]) -> "Modelled":
+        """Of these settings only, in that order; columns (S, k+1) give a stack."""
+        at = np.asarray(columns)
+        return Modelled(
+            spread=np.moveaxis(self.spread[:, at], 0, -2),
+            node=np.moveaxis(self.node[:, at], 0, -2),
+            part=np.moveaxis(self.part[:, at], 0, -2),
+            errors=self.errors,
+        )
 
     def own(self, s: int, t: int) -> Floats | None:
-        return self.spread[:, s] ** 2 if s == t else None
+        return self.spread[..., s] ** 2 if s == t else None
 
     def times(self, s: int, t: int, fitted: NDArray[np.int64], right: Floats) -> Floats:
+        low, part, spread = self.node[..., s], self.part[..., s], self.spread[..., s]
         if s != t:
-            return np.zeros((len(self.spread), right.shape[1]))
-        table = _table(self.errors)
-        low, part, spread = self.node[:, s], self.part[:, s], self.spread[:, s]
-        scaled = spread[fitted, None] * right
-        nodes = np.zeros((NODES, right.shape[1]))
-        np.add.at(nodes, low[fitted], (1.0 - part[fitted, None]) * scaled)
-        np.add.at(nodes, low[fitted] + 1, part[fitted, None] * scaled)
-        carried = table @ nodes
-        out = (1.0 - part[:, None]) * carried[low] + part[:, None] * carried[low + 1]
-        out *= spread[:, None]
-        out[fitted] += (spread[fitted] * self._rest(s, fitted))[:, None] * scaled
-        return out
+            return np.zeros((*spread.shape, right.shape[-1]))
+        scaled = spread[..., fitted, None] * right
+        carried = _table(self.errors) @ _on_nodes(low[..., fitted], part[..., fitted], scaled)
+        near, far = (np.take_along_axis(carried, at[..., None], -2) for at in (low, low + 1))
+        out = near + part[..., None] * (far - near)
+        out *= spread[..., None]
+        rest = spread[..., fitted] * self._rest(s, fitted)
+        out[..., fitted, :] += rest[..., None] * scaled
+        return np.asarray(out)
 
     def _rest(self, s: int, rows: NDArray[np.int64]) -> Floats:
         """1 − the correlation that the table gives a model with itself."""
-        table, low, part = _table(self.errors), self.node[rows, s], self.part[rows, s]
+        table, low, part = _table(self.errors), self.node[..., rows, s], self.part[..., rows, s]
         near, far, next_to = table[low, low], table[low + 1, low + 1], table[low, low + 1]
         return np.asarray(
             1.0 - (1 - part) ** 2 * near - part**2 * far - 2 * part * (1 - part) * next_to
         )
 
     def between(self, s: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> Floats:
-        table, (a, b) = _table(self.errors), (self.part[one, s], self.part[other, s])
-        i, j = self.node[one, s], self.node[other, s]
+        table, node, part = _table(self.errors), self.node[..., s], self.part[..., s]
+        i, j, a, b = node[..., one], node[..., other], part[..., one], part[..., other]
         near = (1 - a) * table[i, j] + a * table[i + 1, j]
         far = (1 - a) * table[i, j + 1] + a * table[i + 1, j + 1]
         found = np.where(one == other, 1.0, (1 - b) * near + b * far)
-        return np.asarray(found * self.spread[one, s] * self.spread[other, s])
+        return np.asarray(found * self.spread[..., one, s] * self.spread[..., other, s])
 
     def among(self, s: int, t: int, rows: NDArray[np.int64]) -> Floats:
         if s != t:
@@ -145,3 +148,14 @@ class Modelled:
         found = mixture @ _table(self.errors) @ mixture.T
         found[at, at] = 1.0
         return np.asarray(found * np.outer(self.spread[rows, s], self.spread[rows, s]))
+
+
+def _on_nodes(low: NDArray[np.int64], part: Floats, values: Floats) -> Floats:
+    """(…, nodes, c): values (…, F, c) summed over models, each on the two nodes next to it."""
+    shape = (*low.shape[:-1], NODES, values.shape[-1])
+    stack, c = np.arange(int(np.prod(shape[:-2]))).reshape(*shape[:-2], 1), shape[-1]
+    at = ((stack * NODES + low)[..., None] * c + np.arange(c)).ravel()
+    far = part[..., None] * values
+    found = np.bincount(at, (values - far).ravel(), np.prod(shape))
+    found += np.bincount(at + c, far.ravel(), np.prod(shape))
+    return found.reshape(shape)

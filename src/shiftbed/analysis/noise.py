@@ -4,6 +4,9 @@ All models answer the same images, so their accuracies err together: an easy sam
 model and the line with it, and ρ hardly moves. Independent binomials miss this (on 67 real models
 they give ρ a standard error of 0.52 points where 0.29 is right). The covariance of accuracies is
 either known from answers per image (``image_covariance``) or modelled (``analysis.modelled``).
+
+Every formula is over the last axes of its arrays: it serves one line, or a stack of lines through
+the same models (``analysis.stacks``), whose arrays have a further axis in front.
 """
 
 from dataclasses import dataclass
@@ -13,7 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.analysis.baseline import Line
-from shiftbed.analysis.intervals import beside, quadratic, with_ones
+from shiftbed.analysis.intervals import (
+    PerLine,
+    beside,
+    column,
+    dot,
+    number,
+    quadratic,
+    transposed,
+    with_ones,
+)
 from shiftbed.scales import Scale
 
 Floats = NDArray[np.float64]
@@ -24,16 +36,16 @@ class ImageNoise(Protocol):
     """Covariances of the accuracies of M models in settings 0, 1, … (ID first, OOD last)."""
 
     def own(self, s: int, t: int) -> Floats | None:
-        """(M,): Cov of each model's accuracies in settings s and t; None if all are 0."""
+        """(…, M): Cov of each model's accuracies in settings s and t; None if all are 0."""
 
     def times(self, s: int, t: int, fitted: NDArray[np.int64], right: Floats) -> Floats:
-        """Σ_j Cov(a_is, a_jt) right_j over the fitted models j: (M, c) for right (F, c)."""
+        """Σ_j Cov(a_is, a_jt) right_j over the fitted models j: (…, M, c) for right (…, F, c)."""
 
     def among(self, s: int, t: int, rows: NDArray[np.int64]) -> Floats:
         """(R, R): Cov(a_is, a_jt) among these models."""
 
     def between(self, s: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> Floats:
-        """(R,): Cov of the accuracies of two models in setting s, pair by pair."""
+        """(…, R): Cov of the accuracies of two models in setting s, pair by pair."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,36 +125,37 @@ def attenuation(line: Line, noise: Floats, cross: Floats) -> tuple[Floats, Float
     coefficients becomes JVJᵀ. ``noise`` is K (k, k), ``cross`` κ (k,). Where noise would be more
     than half of the observed spread, only half is taken off: the data cannot support more.
     """
-    w = line.row_weights
-    x = line.design[:, 1:]
-    mean = w @ x / w.sum()
-    centred = x - mean
-    gram = centred.T @ (centred * w[:, None])
-    if len(mean) == 1:
-        excess = float(noise[0, 0] / gram[0, 0])
+    w, x = line.row_weights, line.design[..., 1:]
+    mean = (w[..., None] * x).sum(axis=-2) / column(w.sum(axis=-1))
+    centred = x - mean[..., None, :]
+    gram = transposed(centred) @ (centred * w[..., None])
+    if mean.shape[-1] == 1:
+        excess = noise[..., 0, 0] / gram[..., 0, 0]
     else:
-        excess = float(np.max(np.real(np.linalg.eigvals(np.linalg.solve(gram, noise)))))
-    if excess > 0.5:
-        noise = noise * (0.5 / excess)
-    old, k = line.coefficients[1:], len(mean)
+        excess = np.real(np.linalg.eigvals(np.linalg.solve(gram, noise))).max(axis=-1)
+    noise = noise * column(column(0.5 / np.maximum(excess, 0.5)))
+    old, one = line.coefficients[..., 1:], np.eye(mean.shape[-1])
     inverse = np.linalg.inv(gram - noise)
     stretch = inverse @ gram
-    new = stretch @ old - inverse @ cross
-    jacobian = np.eye(k + 1)
-    jacobian[1:, 1:] = stretch
-    jacobian[0, 1:] = mean @ (np.eye(k) - stretch)
-    return np.concatenate([[line.coefficients[0] + (old - new) @ mean], new]), jacobian
+    new = (stretch @ old[..., None] - inverse @ cross[..., None])[..., 0]
+    jacobian = np.zeros((*gram.shape[:-2], len(one) + 1, len(one) + 1))
+    jacobian[..., 0, 0] = 1.0
+    jacobian[..., 1:, 1:] = stretch
+    jacobian[..., :1, 1:] = mean[..., None, :] @ (one - stretch)
+    intercept = line.coefficients[..., 0] + dot(old - new, mean)
+    return np.concatenate([column(intercept), new], axis=-1), jacobian
 
 
 def independent_noise(line: Line) -> Floats:
     """K of ``attenuation`` if all models were measured on images of their own (its upper end)."""
     w = line.row_weights
-    return np.diag(((w - w**2 / w.sum())[:, None] * line.noise).sum(axis=0))
+    added = ((w - w**2 / column(w.sum(axis=-1)))[..., None] * line.noise).sum(axis=-2)
+    return np.asarray(added[..., None] * np.eye(added.shape[-1]))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JointNoise:
-    """Errors of ρ of the R models one line serves, by source, and the corrected line.
+    """Errors of ρ of the R models a line serves, by source, and the corrected line.
 
     The error of ρ_i is Σ_s o_is da_is − g_i·dθ, with da the image noise of its own accuracies and
     dθ the line's error: scatter of models plus image noise of the fitted models.
@@ -153,7 +166,7 @@ class JointNoise:
     var_ood: Floats
     coefficients: Floats
     """The line's coefficients freed of attenuation."""
-    scatter: float
+    scatter: PerLine
     """Baseline models' standard deviation about the line, in scaled space, without image noise."""
     own: Floats
     """o (R, k+1): derivative of ρ by the model's own accuracies."""
@@ -172,7 +185,7 @@ class JointNoise:
     """(R,): 1 where the line's image noise counts, 0 for noise taken as independent."""
 
     def matrix(self, images: ImageNoise, rows: NDArray[np.int64]) -> Floats:
-        """(R, R): covariance of the errors of ρ; ``rows`` are the models in ``images``."""
+        """(R, R): covariance of the errors of ρ on one line, for ``rows`` of ``images``."""
         settings = self.own.shape[1]
         found = self.reach @ self.fit_covariance @ self.reach.T
         for s in range(settings):
@@ -187,14 +200,19 @@ class JointNoise:
     def covariances(self, *pairs: tuple[Floats, Floats]) -> list[Floats]:
         """(R,) each: Cov(Σ_s a_s da_s − g·dθ, Σ_s b_s da_s − g·dθ) per model, a and b (R, k+1)."""
         of_line = self.var_fit + self.carries * quadratic(self.reach, self.line_noise)
-        with_line = (self.mixed * self.reach).sum(axis=2) * self.carries
-        settings = range(len(self.diagonal))
-        blocks = [(s, t) for s in settings for t in settings if s == t or self.diagonal[s, t].any()]
+        with_line = dot(self.mixed, self.reach[..., None, :, :]) * self.carries[..., None, :]
+        settings = range(self.own.shape[-1])
+        blocks = [
+            (s, t, self.diagonal[..., s, t, :])
+            for s in settings
+            for t in settings
+            if s == t or self.diagonal[..., s, t, :].any()
+        ]
         found = []
         for a, b in pairs:
-            both = of_line - ((a + b).T * with_line).sum(axis=0)
-            for s, t in blocks:
-                both = both + a[:, s] * b[:, t] * self.diagonal[s, t]
+            both = of_line - sum((a + b)[..., s] * with_line[..., s, :] for s in settings)
+            for s, t, together in blocks:
+                both = both + a[..., s] * b[..., t] * together
             found.append(both)
         return found
 
@@ -223,69 +241,74 @@ def joint_noise(
     The fit's own share comes from the models' scatter about the line: the residual variance less
     the part that is image noise.
     """
-    k = x.shape[1]
-    w, v, p = line.coefficients[1:], line.row_weights, len(line.coefficients)
-    slopes = scale.derivative(beside(x, y))  # (M, k+1)
-    a = with_ones(scale.forward(x[rows]))
-    slope_beta = scale.inverse_derivative(a @ line.coefficients)
-    reach = slope_beta[:, None] * a
-    own = beside(-slope_beta[:, None] * w * slopes[rows, :k], np.ones(len(rows)))
+    k, p, before = x.shape[-1], line.coefficients.shape[-1], line.residuals.shape[:-1]
+    w, v = line.coefficients[..., 1:], line.row_weights
+    slopes = scale.derivative(beside(x, y))  # (…, M, k+1)
+    a = with_ones(scale.forward(x[..., rows, :]))
+    slope_beta = scale.inverse_derivative((a @ line.coefficients[..., None])[..., 0])
+    reach = slope_beta[..., None] * a
+    of_x = -slope_beta[..., None] * w[..., None, :] * slopes[..., rows, :k]
+    own = beside(of_x, np.ones(slope_beta.shape))
     with_fit = np.ones(len(rows)) if shares is None else shares.astype(np.float64)
     with_line = np.ones(len(rows)) if carries is None else carries.astype(np.float64)
 
     # dθ by the accuracies of the fitted models: G (E_s)ᵀ, from v·a and v·r in scaled space.
-    base = beside(line.design * v[:, None], v * line.residuals)
-    steep = slopes[fitted]
-    right = [steep[:, s, None] * base for s in range(k + 1)]
+    base = beside(line.design * v[..., None], v * line.residuals)
+    steep = slopes[..., fitted, :]
+    right = [steep[..., s, None] * base for s in range(k + 1)]
     inverse = line.gram_inverse
-    mix = [beside(-w[s] * inverse.T, inverse[1 + s]).T for s in range(k)]
-    mix.append(beside(inverse.T, np.zeros(p)).T)  # each (p+1, p)
+    mix = [  # each (…, p+1, p)
+        np.concatenate([-w[..., s, None, None] * inverse, inverse[..., 1 + s, None, :]], axis=-2)
+        for s in range(k)
+    ]
+    mix.append(np.concatenate([inverse, np.zeros((*before, 1, p))], axis=-2))
 
-    of_residual, total_weight = [*(-w).tolist(), 1.0], float(v.sum())
-    image_part, added = 0.0, np.zeros((k + 1, k + 1))
-    variance = np.zeros((k + 1, k + 1, len(rows)))
-    line_noise, own_noise = np.zeros((p, p)), np.zeros((k + 1, k + 1, len(rows)))
-    with_line_noise = np.zeros((k + 1, len(rows), p))
+    of_residual = np.concatenate([-w, np.ones((*before, 1))], axis=-1)
+    total_weight, image_part = v.sum(axis=-1), np.zeros(before)
+    added, line_noise = np.zeros((*before, k + 1, k + 1)), np.zeros((*before, p, p))
+    variance, own_noise = np.zeros((2, *before, k + 1, k + 1, len(rows)))
+    with_line_noise = np.zeros((*before, k + 1, len(rows), p))
     for s in range(k + 1):
         for t in range(k + 1):
             diagonal = images.own(s, t)
             if diagonal is None:
                 continue
-            product = images.times(s, t, fitted, right[t])  # (M, p+1)
-            mixed = with_fit[:, None] * (product[rows] @ mix[t])
-            inner = right[s].T @ product[fitted]  # (p+1, p+1)
-            of_line = mix[s].T @ inner @ mix[t]
-            with_line_noise[s] += mixed
-            own_noise[s, t] = diagonal[rows]
+            product = images.times(s, t, fitted, right[t])  # (…, M, p+1)
+            mixed = with_fit[..., None] * (product[..., rows, :] @ mix[t])
+            inner = transposed(right[s]) @ product[..., fitted, :]  # (…, p+1, p+1)
+            of_line = transposed(mix[s]) @ inner @ mix[t]
+            with_line_noise[..., s, :, :] += mixed
+            own_noise[..., s, t, :] = diagonal[..., rows]
             line_noise += of_line
-            there = own[:, s] * (mixed * reach).sum(axis=1)
+            there = own[..., s] * dot(mixed, reach)
             back = there
             if s != t:
-                other = with_fit[:, None] * (images.times(t, s, fitted, right[s])[rows] @ mix[s])
-                back = own[:, t] * (other * reach).sum(axis=1)
-            alone = own[:, s] * own[:, t] * own_noise[s, t]
-            variance[s, t] = alone - there - back + with_line * quadratic(reach, of_line)
+                other = images.times(t, s, fitted, right[s])[..., rows, :] @ mix[s]
+                back = own[..., t] * with_fit * dot(other, reach)
+            alone = own[..., s] * own[..., t] * own_noise[..., s, t, :]
+            variance[..., s, t, :] = alone - there - back + with_line * quadratic(reach, of_line)
             # The part of the residual variance that is image noise, and what noise adds to
             # centred sums of squares: Σ v C − Σ v v C / Σ v.
-            raw = float(v @ (steep[:, s] * steep[:, t] * diagonal[fitted]))
-            kept = raw - float((inverse * inner[:p, :p].T).sum())
-            image_part += of_residual[s] * of_residual[t] * kept / line.dof
-            added[s, t] = raw - inner[0, 0] / total_weight
-    var_id, var_ood = variance[:k, :k].sum(axis=(0, 1)), variance[k, k]
-    cross = variance[:k, k].sum(axis=0)
+            raw = dot(v, steep[..., s] * steep[..., t] * diagonal[..., fitted])
+            kept = raw - (inverse * transposed(inner[..., :p, :p])).sum(axis=(-2, -1))
+            image_part += of_residual[..., s] * of_residual[..., t] * kept / line.dof
+            added[..., s, t] = raw - inner[..., 0, 0] / total_weight
+    var_id = variance[..., :k, :k, :].sum(axis=(-3, -2))
+    var_ood, cross = variance[..., k, k, :], variance[..., :k, k, :].sum(axis=-2)
     # Where both sides have the same images, what they cancel or add is split in proportion.
     split = np.maximum(1.0 + 2.0 * cross / np.maximum(var_id + var_ood, 1e-300), 0.0)
 
-    scatter = max(0.0, line.sigma**2 - image_part)
-    corrected, jacobian = attenuation(line, added[:k, :k], added[:k, k])
-    share = scatter / max(line.sigma**2, 1e-300)
-    fit_covariance = share * jacobian @ line.covariance @ jacobian.T
+    residual = np.asarray(line.sigma) ** 2
+    scatter = np.maximum(0.0, residual - image_part)
+    corrected, jacobian = attenuation(line, added[..., :k, :k], added[..., :k, k])
+    share = column(column(scatter / np.maximum(residual, 1e-300)))
+    fit_covariance = share * jacobian @ line.covariance @ transposed(jacobian)
     return JointNoise(
         var_fit=quadratic(reach, fit_covariance),
         var_id=var_id * split,
         var_ood=var_ood * split,
         coefficients=corrected,
-        scatter=float(np.sqrt(scatter)),
+        scatter=number(np.sqrt(scatter)),
         own=own,
         reach=reach,
         fit_covariance=fit_covariance,

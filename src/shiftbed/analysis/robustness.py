@@ -21,15 +21,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shiftbed.analysis.baseline import Baseline, Line
+from shiftbed.analysis.baseline import Baseline, Line, outside, serving
 from shiftbed.analysis.intervals import (
     beside,
     binomial_variance,
     check_fractions,
     check_level,
+    column,
+    dot,
     off_boundary,
     quadratic,
     t_quantile,
+    transposed,
     wilson,
     with_ones,
 )
@@ -42,6 +45,7 @@ from shiftbed.analysis.noise import (
     joint_noise,
 )
 from shiftbed.analysis.scatter import leave_out, line_tails, new_model, tail_p, tail_quantile
+from shiftbed.analysis.stacks import Stack
 from shiftbed.errors import InputError
 from shiftbed.scales import Scale
 
@@ -55,7 +59,7 @@ FEW = 30
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Robustness:
-    """Effective robustness of M models; every field is an array of shape (M,)."""
+    """Effective robustness of M models; every field is an array (M,), or (S, M) of a stack."""
 
     predicted: Floats
     """β(x), the accuracy the baseline predicts."""
@@ -102,7 +106,7 @@ _NUMBERS = tuple(
 
 
 def effective_robustness(
-    baseline: Baseline,
+    baseline: Baseline | Stack,
     x: ArrayLike,
     y: ArrayLike,
     *,
@@ -122,7 +126,8 @@ def effective_robustness(
     these rows, all baseline models among them, which makes the interval paired, or ``Modelled``.
     It holds for models whose errors are like the fitted models' (``like``, default all); the
     others' image noise is taken as independent of theirs. ``own_images`` are models measured on
-    other images than the fitted ones, whose line then errs by itself.
+    other images than the fitted ones, whose line then errs by itself. A stack of S baselines
+    takes all of these but ``position`` with (S,) in front, and gives arrays (S, M).
 
     >>> from shiftbed.analysis.baseline import fit_baseline
     >>> line = fit_baseline([0.5, 0.6, 0.7, 0.8], [0.4, 0.5, 0.61, 0.72])
@@ -131,53 +136,57 @@ def effective_robustness(
     (0.048, True)
     """
     check_level(level)
-    k = len(baseline.id_settings)
-    points = check_fractions(np.asarray(x, np.float64).reshape(-1, k))
-    target = check_fractions(np.asarray(y, np.float64).reshape(-1))
-    m = len(target)
-    if len(points) != m:
-        raise InputError(f"x has {len(points)} models but y has {m}")
-    sizes_id = np.broadcast_to(np.asarray(n_id, np.float64), (m, k))
-    sizes_ood = np.broadcast_to(np.asarray(n_ood, np.float64).reshape(-1), (m,))
+    fit = baseline if isinstance(baseline, Stack) else Stack.one(baseline)
+    before, k = fit.support.shape[:-2], fit.support.shape[-2]
+    points = check_fractions(np.asarray(x, np.float64).reshape(*before, -1, k))
+    target = check_fractions(np.asarray(y, np.float64).reshape(*before, -1))
+    shape, m = target.shape, target.shape[-1]
+    if points.shape[-2] != m:
+        raise InputError(f"x has {points.shape[-2]} models but y has {m}")
+    sizes_id = np.broadcast_to(np.asarray(n_id, np.float64), points.shape)
+    sizes_ood = np.broadcast_to(np.asarray(n_ood, np.float64), shape)
     where = np.full(m, -1) if position is None else np.asarray(position)
-    apart = np.zeros(m, bool) if own_images is None else np.asarray(own_images, bool)
-    shares = (np.ones(m, bool) if like is None else np.asarray(like, bool)) & ~apart
+    apart = np.broadcast_to(False if own_images is None else np.asarray(own_images, bool), shape)
+    shares = np.broadcast_to(True if like is None else np.asarray(like, bool), shape) & ~apart
     shares |= where >= 0
     images = covariance
     if isinstance(images, np.ndarray):
         images = Paired(covariance=images, models=m)
-    inner_x, inner_y = off_boundary(points, sizes_id), off_boundary(target, sizes_ood)
+    usable = np.isfinite(points).all(axis=-1) & np.isfinite(target)
+    inner_x = off_boundary(np.where(usable[..., None], points, 0.5), sizes_id)
+    inner_y = off_boundary(np.where(usable, target, 0.5), sizes_ood)
 
-    columns = {name: np.full(m, np.nan) for name in _NUMBERS}
-    served = baseline.line_of(points)
-    usable = np.isfinite(points).all(axis=1) & np.isfinite(target)
-    for i, line in enumerate(baseline.lines):
-        rows = np.flatnonzero((served == i) & usable)
+    columns = {name: np.full(shape, np.nan) for name in _NUMBERS}
+    served = serving(fit.lines, points)
+    for i, line in enumerate(fit.lines):
+        mine = (served == i) & usable
+        rows = np.flatnonzero(mine.any(axis=tuple(range(len(before)))))
         if not len(rows):
             continue
-        placed = place_on(
-            line, baseline.scale, inner_x[rows], inner_y[rows], sizes_id[rows], sizes_ood[rows]
-        )
-        rho = target[rows] - placed.beta
+        accuracies = inner_x[..., rows, :], inner_y[..., rows]
+        sizes = sizes_id[..., rows, :], sizes_ood[..., rows]
+        placed = place_on(line, fit.scale, *accuracies, *sizes)
+        rho = target[..., rows] - placed.beta
         if images is None:
-            noise = independent_errors(line, baseline.scale, placed)
+            noise = independent_errors(line, fit.scale, placed)
         else:
-            given = (line, baseline.scale, inner_x, inner_y, rows, find_fitted(line, where))
-            which = {"shares": shares[rows], "carries": (shares | apart)[rows]}
+            given = (line, fit.scale, inner_x, inner_y, rows, find_fitted(line, where))
+            which = {"shares": shares[..., rows], "carries": (shares | apart)[..., rows]}
             noise = joint_noise(*given, images, **which)
         part = {"predicted": placed.beta, "effective": rho}
-        part |= _measurement(line, baseline.scale, placed, rho, noise, images is None, level)
-        part |= _prediction(line, baseline, placed, where[rows], noise, apart[rows], level)
+        part |= _measurement(line, fit.scale, placed, rho, noise, images is None, level)
+        part |= _prediction(line, fit, placed, where[rows], noise, apart[..., rows], level)
         for name, values in part.items():
-            columns[name][rows] = values
+            there = columns[name][..., rows]
+            columns[name][..., rows] = np.where(mine[..., rows], values, there)
     if k == 1:
-        columns["reference"] = points[:, 0] - columns["predicted"]
+        columns["reference"] = points[..., 0] - columns["predicted"]
         with np.errstate(divide="ignore", invalid="ignore"):
             share = columns["effective"] / columns["reference"]
         columns["share_of_gap"] = np.where(np.abs(columns["reference"]) > 1e-12, share, np.nan)
-    edge = ((points <= 0) | (points >= 1)).any(axis=1) | (target <= 0) | (target >= 1)
+    edge = ((points <= 0) | (points >= 1)).any(axis=-1) | (target <= 0) | (target >= 1)
     joint = "paired" if isinstance(images, Paired) else "modelled"
-    kind = np.full(m, None, dtype=object)
+    kind = np.full(shape, None, dtype=object)
     kind[np.isfinite(columns["low"])] = "independent"
     if images is not None:
         kind[np.isfinite(columns["low"]) & shares] = joint
@@ -185,7 +194,7 @@ def effective_robustness(
         **columns,
         paired=kind == "paired",
         interval=kind,
-        extrapolated=baseline.extrapolated(points),
+        extrapolated=outside(fit.support, points),
         boundary=edge,
     )
 
@@ -209,7 +218,7 @@ class Placed:
 def place_on(line: Line, scale: Scale, x: Floats, y: Floats, n_id: Floats, n_ood: Floats) -> Placed:
     with np.errstate(divide="ignore", invalid="ignore"):
         a = with_ones(scale.forward(x))
-        eta = a @ line.coefficients
+        eta = (a @ line.coefficients[..., None])[..., 0]
     beta, slope = scale.inverse(eta), scale.inverse_derivative(eta)
     on_line = {"a": a, "eta": eta, "beta": beta, "slope_beta": slope}
     return Placed(x=x, y=y, n_id=n_id, n_ood=n_ood, **on_line)
@@ -217,35 +226,38 @@ def place_on(line: Line, scale: Scale, x: Floats, y: Floats, n_id: Floats, n_ood
 
 def independent_errors(line: Line, scale: Scale, placed: Placed) -> JointNoise:
     """Noise of ρ if every accuracy were measured on images of its own: an upper bound."""
+    w = line.coefficients[..., None, 1:]
     with np.errstate(divide="ignore", invalid="ignore"):
-        gain = placed.slope_beta[:, None] * line.coefficients[1:] * scale.derivative(placed.x)
-        var_id = (gain**2 * binomial_variance(placed.x, placed.n_id)).sum(axis=1)
-    cross = np.zeros(placed.x.shape[1])
+        gain = placed.slope_beta[..., None] * w * scale.derivative(placed.x)
+        var_id = (gain**2 * binomial_variance(placed.x, placed.n_id)).sum(axis=-1)
+    cross = np.zeros(w.shape[:-2] + w.shape[-1:])
     corrected, jacobian = attenuation(line, independent_noise(line), cross)
-    reach, p = placed.slope_beta[:, None] * placed.a, len(line.coefficients)
-    covariance = jacobian @ line.covariance @ jacobian.T
+    reach = placed.slope_beta[..., None] * placed.a
+    covariance = jacobian @ line.covariance @ transposed(jacobian)
     with np.errstate(invalid="ignore"):
         var_fit = quadratic(reach, covariance)
+    rows, p = reach.shape[-2:]
     return JointNoise(
         var_fit=var_fit,
         var_id=var_id,
         var_ood=binomial_variance(placed.y, placed.n_ood),
         coefficients=corrected,
         scatter=line.sigma,
-        own=beside(-gain, np.ones(len(gain))),
+        own=beside(-gain, np.ones(var_id.shape)),
         reach=reach,
         fit_covariance=covariance,
-        mixed=np.zeros((p, *reach.shape)),
+        mixed=np.zeros((*cross.shape[:-1], p, rows, p)),
         diagonal=_diagonal(placed),
-        line_noise=np.zeros((p, p)),
-        carries=np.zeros(len(reach)),
+        line_noise=np.zeros((*cross.shape[:-1], p, p)),
+        carries=np.zeros(var_id.shape),
     )
 
 
 def _diagonal(placed: Placed) -> Floats:
-    """(k+1, k+1, p): the binomial variances of each model's accuracies."""
+    """(…, k+1, k+1, p): the binomial variances of each model's accuracies."""
     sides = beside(placed.x, placed.y), beside(placed.n_id, placed.n_ood)
-    return np.asarray(np.einsum("is,st->sti", binomial_variance(*sides), np.eye(sides[0].shape[1])))
+    own = binomial_variance(*sides)
+    return np.asarray(np.einsum("...is,st->...sti", own, np.eye(own.shape[-1])))
 
 
 def _measurement(
@@ -265,10 +277,11 @@ def _measurement(
     size is unknown there is neither an interval nor a share of its variance. With few errors or
     right answers the two sides differ, see ``_few``.
     """
-    known = (placed.n_id > 0).all(axis=1) & (placed.n_ood > 0)
+    known = (placed.n_id > 0).all(axis=-1) & (placed.n_ood > 0)
     total = np.where(known, noise.var_fit + noise.var_id + noise.var_ood, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
-        corrected = rho + placed.beta - scale.inverse(placed.a @ noise.coefficients)
+        eta = (placed.a @ noise.coefficients[..., None])[..., 0]
+        corrected = rho + placed.beta - scale.inverse(eta)
         # Welch–Satterthwaite: only the fit's variance is estimated from few models.
         dof = line.covariance_dof * (
             np.minimum(total / np.maximum(noise.var_fit, 1e-300), 1e6) ** 2
@@ -302,28 +315,34 @@ def _few(
     end of setting s makes and e_s the t standard errors it stands for, half² + Σ_s (d_s² − e_s²),
     and never less than half.
     """
-    k = placed.x.shape[1]
+    k = placed.x.shape[-1]
     p, n = beside(placed.x, placed.y), beside(placed.n_id, placed.n_ood)
     few = (n > 0) & (np.minimum(p, 1 - p) * n < FEW)
-    if not few.any():
+    at = np.nonzero(few.any(axis=-1))
+    if not len(at[0]):
         return half, half
-    down, up = half**2, half**2
-    ends = wilson(p, n, quantile[:, None])
+    x, beta, coefficients = placed.x[at], placed.beta[at], line.coefficients[at[:-1]]
+    quantile, half_here = quantile[at], half[at]
+    lower, upper = half_here**2, half_here**2
+    ends = wilson(p[at], n[at], quantile[:, None])
     for s in range(k + 1):
-        usual = (quantile * noise.own[:, s]) ** 2 * noise.diagonal[s, s]
+        usual = (quantile * noise.own[..., s][at]) ** 2 * noise.diagonal[..., s, s, :][at]
         moved = []
         for end in ends:
             if s == k:
-                moved.append(end[:, s] - placed.y)
+                moved.append(end[:, s] - placed.y[at])
                 continue
-            x = placed.x.copy()
-            x[:, s] = np.clip(end[:, s], 1e-9, 1 - 1e-9)
-            eta = line.coefficients[0] + scale.forward(x) @ line.coefficients[1:]
-            moved.append(placed.beta - scale.inverse(eta))
+            other = x.copy()
+            other[:, s] = np.clip(end[:, s], 1e-9, 1 - 1e-9)
+            moved.append(beta - scale.inverse(dot(with_ones(scale.forward(other)), coefficients)))
         lowest, highest = np.minimum(*moved), np.maximum(*moved)
-        down = down + np.where(few[:, s], lowest**2 - usual, 0.0)
-        up = up + np.where(few[:, s], highest**2 - usual, 0.0)
-    return np.sqrt(np.maximum(down, half**2)), np.sqrt(np.maximum(up, half**2))
+        here = few[..., s][at]
+        lower = lower + np.where(here, lowest**2 - usual, 0.0)
+        upper = upper + np.where(here, highest**2 - usual, 0.0)
+    down, up = half.copy(), half.copy()
+    down[at] = np.sqrt(np.maximum(lower, half_here**2))
+    up[at] = np.sqrt(np.maximum(upper, half_here**2))
+    return down, up
 
 
 def _share_of_gap(
@@ -333,10 +352,10 @@ def _share_of_gap(
 
     All s with (ρ − s g)² ≤ t² Var(ρ − s g), g = x − β(x): an interval if g differs from 0.
     """
-    if placed.x.shape[1] > 1:
+    if placed.x.shape[-1] > 1:
         return {}
-    gap, own = placed.x[:, 0] - placed.beta, noise.own
-    of_gap = beside(1.0 + own[:, 0], np.zeros(len(own)))
+    gap, own = placed.x[..., 0] - placed.beta, noise.own
+    of_gap = np.stack([1.0 + own[..., 0], np.zeros(gap.shape)], axis=-1)
     t2 = quantile**2
     gaps, both, owns = noise.covariances((of_gap, of_gap), (own, of_gap), (own, own))
     a, b, c = gap**2 - t2 * gaps, rho * gap - t2 * both, rho**2 - t2 * owns
@@ -348,7 +367,7 @@ def _share_of_gap(
 
 def _prediction(
     line: Line,
-    baseline: Baseline,
+    fit: Stack,
     placed: Placed,
     where: NDArray[np.int64],
     noise: JointNoise,
@@ -362,7 +381,7 @@ def _prediction(
     measured on fewer images than the baseline models are is allowed the extra binomial noise; one
     on images of its own also what the line owes to its images, for residuals do not show it.
     """
-    scale = baseline.scale
+    scale = fit.scale
     without = leave_out(line)
     tails = line_tails(line)
     centre = placed.eta.copy()
@@ -370,12 +389,13 @@ def _prediction(
     at = np.searchsorted(line.fitted, where)  # fitted rows are in ascending order
     found = (at < line.n) & (line.fitted[np.minimum(at, line.n - 1)] == where)
     inside = at[found]
-    centre[found], variance[found] = without.centre[inside], without.variance[inside]
-    dof[found] = without.dof[inside]
+    centre[..., found] = without.centre[..., inside]
+    variance[..., found] = without.variance[..., inside]
+    dof[..., found] = without.dof[..., inside]
     with np.errstate(divide="ignore", invalid="ignore"):
-        extra = _extra_noise(line, baseline, placed)
+        extra = _extra_noise(line, fit, placed)
         if apart.any():
-            extra = np.where(apart, _own_noise(line, baseline, placed, noise), extra)
+            extra = np.where(apart, _own_noise(line, scale, placed, noise), extra)
         variance = variance + extra
         t = (scale.forward(placed.y) - centre) / np.sqrt(variance)
         half = tail_quantile(level, dof, tails) * np.sqrt(variance)
@@ -386,33 +406,28 @@ def _prediction(
     }
 
 
-def _own_noise(line: Line, baseline: Baseline, placed: Placed, noise: JointNoise) -> Floats:
+def _own_noise(line: Line, scale: Scale, placed: Placed, noise: JointNoise) -> Floats:
     """Image noise of a model on images of its own and of the line, beyond that in residuals."""
-    weights = line.coefficients[1:]
+    weights = line.coefficients[..., None, 1:]
     inner = np.clip(placed.beta, 1e-6, 1 - 1e-6)
-    on_x = binomial_variance(placed.x, placed.n_id) * baseline.scale.derivative(placed.x) ** 2
-    on_y = binomial_variance(inner, placed.n_ood) * baseline.scale.derivative(inner) ** 2
+    on_x = binomial_variance(placed.x, placed.n_id) * scale.derivative(placed.x) ** 2
+    on_y = binomial_variance(inner, placed.n_ood) * scale.derivative(inner) ** 2
     of_line = quadratic(placed.a, noise.line_noise)
-    known = line.sigma**2 - noise.scatter**2
-    return np.asarray(np.maximum((on_x * weights**2).sum(axis=1) + on_y + of_line - known, 0.0))
+    known = column(line.sigma) ** 2 - column(noise.scatter) ** 2
+    return np.asarray(np.maximum((on_x * weights**2).sum(axis=-1) + on_y + of_line - known, 0.0))
 
 
-def _extra_noise(line: Line, baseline: Baseline, placed: Placed) -> Floats:
+def _extra_noise(line: Line, fit: Stack, placed: Placed) -> Floats:
     """Binomial variance in scaled space beyond what baseline models have at the same accuracy."""
-
-    known = beside(placed.n_id, placed.n_ood)
-    if not ((known > 0) & (known < baseline.sizes)).any():
-        return np.zeros(len(placed.y))
-
-    def beyond(p: Floats, n: Floats, usual: Floats) -> Floats:
-        more = binomial_variance(p, n) - binomial_variance(p, np.broadcast_to(usual, n.shape))
-        slope = baseline.scale.derivative(p)
-        return np.where((n > 0) & (usual > 0) & (n < usual), more * slope**2, 0.0)
-
-    weights = line.coefficients[1:]
-    on_x = beyond(placed.x, placed.n_id, baseline.sizes[:-1]) * weights**2
-    inner = np.clip(placed.beta, 1e-6, 1 - 1e-6)
-    return np.asarray(on_x.sum(axis=1)) + beyond(inner, placed.n_ood, baseline.sizes[-1])
+    usual, known = fit.sizes[..., None, :], beside(placed.n_id, placed.n_ood)
+    fewer = (known > 0) & (known < usual)
+    if not fewer.any():
+        return np.zeros(placed.y.shape)
+    inner = beside(placed.x, np.clip(placed.beta, 1e-6, 1 - 1e-6))
+    more = binomial_variance(inner, known) - binomial_variance(inner, usual)
+    beyond = np.where(fewer, more * fit.scale.derivative(inner) ** 2, 0.0)
+    weights = line.coefficients[..., None, 1:]
+    return np.asarray((beyond[..., :-1] * weights**2).sum(axis=-1) + beyond[..., -1])
 
 
 def find_fitted(line: Line, where: NDArray[np.int64]) -> NDArray[np.int64]:

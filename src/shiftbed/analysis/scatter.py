@@ -5,6 +5,8 @@ models fall is learned from their residuals: those of a fit without the model it
 its whole family where families are known, and with tails as heavy as theirs. Normal tails are
 the default; a t distribution with ν degrees of freedom takes their place where it explains the
 studentised residuals better (by Akaike's criterion: log likelihood larger by more than 1).
+
+Formulas are over the last axes: they serve one line, or a stack of lines (``analysis.stacks``).
 """
 
 from dataclasses import dataclass
@@ -15,7 +17,15 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from shiftbed.analysis.baseline import Line
-from shiftbed.analysis.intervals import quadratic, t_quantile, two_sided_p
+from shiftbed.analysis.intervals import (
+    PerLine,
+    column,
+    dot,
+    number,
+    quadratic,
+    t_quantile,
+    two_sided_p,
+)
 
 Floats = NDArray[np.float64]
 TAILS = (2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 30.0)
@@ -29,10 +39,10 @@ _ENOUGH = 8
 class Tails:
     """A t distribution of studentised residuals: width times t with ν degrees of freedom."""
 
-    nu: float
+    nu: PerLine
     """∞ for normal tails."""
-    width: float
-    gain: float
+    width: PerLine
+    gain: PerLine
     """Log likelihood over that of the normal distribution."""
 
 
@@ -49,22 +59,38 @@ def fit_tails(residuals: Floats) -> Tails:
     >>> fit_tails(rng.normal(size=200)).nu, fit_tails(rng.standard_t(3, 200)).nu
     (inf, 3.0)
     """
-    squares = residuals[np.isfinite(residuals)] ** 2
-    m = len(squares)
-    if m < _ENOUGH or float((squares**2).mean()) <= 3.0 * float(squares.mean()) ** 2:
-        return NORMAL  # tails no heavier than normal
-    nu = _NU[:, None]
-    scale = np.full((len(nu), 1), float(squares.mean()))
+    there = np.isfinite(residuals)
+    squares, m = np.where(there, residuals, 0.0) ** 2, there.sum(axis=-1)
+    mean = squares.sum(axis=-1) / np.maximum(m, 1)
+    fourth = dot(squares, squares) / np.maximum(m, 1)
+    heavy = np.asarray((m >= _ENOUGH) & (fourth > 3.0 * mean**2))  # else no heavier than normal
+    nu, width, gain = (np.full(heavy.shape, one) for one in (np.inf, 1.0, 0.0))
+    if heavy.any():
+        found = _heavy_tails(squares[heavy], m[heavy], mean[heavy])
+        for values, chosen in zip((nu, width, gain), found, strict=True):
+            values[heavy] = chosen
+    return Tails(nu=number(nu), width=number(width), gain=number(gain))
+
+
+def _heavy_tails(squares: Floats, m: NDArray[np.int64], mean: Floats) -> tuple[Floats, ...]:
+    """ν, width and gain of each row of squared residuals (L, n), of which m (L,) are known."""
+    nu, count, known = _NU[:, None], m[:, None, None], squares[:, None, :]
+    scale = np.repeat(mean[:, None, None], len(_NU), axis=1)  # (L, grid, 1)
     for _ in range(15):  # s² = mean of (ν+1)e²/(ν + e²/s²)
-        scale = (nu + 1) / m * scale * (np.reciprocal(nu * scale + squares) @ squares)[:, None]
-    fit = _CONSTANT[:, None] - 0.5 * np.log(np.pi * nu * scale)
-    likelihood = (fit - (nu + 1) / 2 * np.log1p(squares / (nu * scale))).sum(axis=1)
-    normal = -0.5 * m * (np.log(2 * np.pi * squares.mean()) + 1.0)
-    best = int(likelihood.argmax())
-    gain = float(likelihood[best] - normal)
-    if gain <= 1.0:
-        return NORMAL
-    return Tails(nu=TAILS[best], width=float(np.sqrt(scale[best, 0])), gain=gain)
+        weighted = np.reciprocal(nu * scale + known) @ squares[..., None]
+        scale = (nu + 1) / count * scale * weighted
+    fit = count * (_CONSTANT[:, None] - 0.5 * np.log(np.pi * nu * scale))
+    far = (nu + 1) / 2 * np.log1p(known / (nu * scale)).sum(axis=-1, keepdims=True)
+    likelihood = (fit - far)[..., 0]
+    normal = -0.5 * m * (np.log(2 * np.pi * mean) + 1.0)
+    rows, best = np.arange(len(m)), likelihood.argmax(axis=-1)
+    gain = likelihood[rows, best] - normal
+    better = gain > 1.0
+    return (
+        np.where(better, _NU[best], np.inf),
+        np.where(better, np.sqrt(scale[rows, best, 0]), 1.0),
+        np.where(better, gain, 0.0),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,25 +116,26 @@ def leave_out(line: Line) -> LeftOut:
     its whole family g is left out: the variance is σ₍g₎²/v + aᵀV₍g₎a, see ``analysis.families``.
     """
     a, v, r = line.design, line.row_weights, line.residuals
-    y = a @ line.coefficients + r
+    y = dot(a, line.coefficients[..., None, :]) + r
     families = line.families
+    sigma = column(line.sigma)
     if families is not None:
         missed = families.left_out
-        pull = np.einsum("ij,ijk,ik->i", a, families.covariance_without[families.codes], a)
-        scatter = families.variance_without[families.codes] / v
+        pull = families.quadratic_without(a)
+        scatter = families.variance_without[..., families.codes] / v
         variance = scatter + pull
         dof = _welch(scatter, families.variance_dof, pull, max(families.dof - 1, 1))
     elif line.dof > 1:
         leverage = quadratic(a, line.gram_inverse)
         rest = np.maximum(1.0 - v * leverage, 1e-12)
         missed = r / rest
-        left = np.maximum(line.dof * line.sigma**2 - v * r**2 / rest, 0.0) / (line.dof - 1)
+        left = np.maximum(line.dof * sigma**2 - v * r**2 / rest, 0.0) / (line.dof - 1)
         variance = left * (1.0 / v + leverage / rest)
-        dof = np.full(len(r), float(line.dof - 1))
+        dof = np.full(r.shape, float(line.dof - 1))
     else:
         leverage = quadratic(a, line.gram_inverse)
-        missed, variance = r, line.sigma**2 * (1.0 + leverage)
-        dof = np.full(len(r), float(line.dof))
+        missed, variance = r, sigma**2 * (1.0 + leverage)
+        dof = np.full(r.shape, float(line.dof))
     with np.errstate(divide="ignore", invalid="ignore"):
         studentised = missed / np.sqrt(variance)
     return LeftOut(centre=y - missed, variance=variance, dof=dof, studentised=studentised)
@@ -121,34 +148,34 @@ def line_tails(line: Line) -> Tails:
 
 
 def new_model(line: Line, a: Floats) -> tuple[Floats, Floats]:
-    """Variance of another baseline model about the line at a (p, k+1), and its degrees of freedom.
+    """Variance of another baseline model about the line at a (…, k+1), and its degrees of freedom.
 
     σ²(1 + aᵀGa) with m − k − 1; with families σ² + aᵀVa, σ² counting scatter between and within
     families (a new model is of a new family).
     """
     families = line.families
     if families is None:
-        spread = line.sigma**2 * (1.0 + quadratic(a, line.gram_inverse))
-        return spread, np.full(len(a), float(line.dof))
-    pull = quadratic(a, families.covariance)
-    scatter = np.full(len(a), families.variance)
+        spread = column(line.sigma) ** 2 * (1.0 + quadratic(a, line.gram_inverse))
+        return spread, np.full(spread.shape, float(line.dof))
+    pull, scatter = quadratic(a, families.covariance), column(families.variance)
     return scatter + pull, _welch(scatter, families.variance_dof, pull, families.dof)
 
 
-def _welch(a: Floats, dof_a: float, b: Floats, dof_b: float) -> Floats:
+def _welch(a: Floats, dof_a: PerLine, b: Floats, dof_b: int) -> Floats:
     """Degrees of freedom of the sum of two variances (Welch–Satterthwaite)."""
-    return np.asarray((a + b) ** 2 / np.maximum(a**2 / dof_a + b**2 / dof_b, 1e-300))
+    least = a**2 / column(dof_a) + b**2 / dof_b
+    return np.asarray((a + b) ** 2 / np.maximum(least, 1e-300))
 
 
 def tail_p(t: Floats, dof: Floats, tails: Tails) -> Floats:
     """Two-sided p-values; heavy tails and an estimated variance add up: 1/ν' = 1/ν + 1/dof."""
-    return two_sided_p(t / tails.width, _both(dof, tails))
+    return two_sided_p(t / column(tails.width), _both(dof, tails))
 
 
 def tail_quantile(level: float, dof: Floats, tails: Tails) -> Floats:
     """What |t| exceeds with probability 1 − level, the inverse of ``tail_p``."""
-    return np.asarray(tails.width * t_quantile(_both(dof, tails), level))
+    return np.asarray(column(tails.width) * t_quantile(_both(dof, tails), level))
 
 
 def _both(dof: Floats, tails: Tails) -> Floats:
-    return np.asarray(1.0 / (1.0 / tails.nu + 1.0 / np.asarray(dof, np.float64)))
+    return np.asarray(1.0 / (1.0 / column(tails.nu) + 1.0 / np.asarray(dof, np.float64)))

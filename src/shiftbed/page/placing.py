@@ -91,7 +91,7 @@ def _record(
         "r2": line.r2,
         "trusted": trust.trusted,
         "caveats": line_caveats(testbed, shift, line, trust),
-        "flags": flags_of(line, False),
+        "flags": flags_of(line, min(line_tails(piece).nu for piece in line.lines), False),
         "modelled": images is not None,
         "pieces": [_piece(testbed, line, piece, images) for piece in line.lines],
         "p": [float(f"{p:.10g}") for p in np.sort(p_values)],

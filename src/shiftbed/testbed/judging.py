@@ -5,7 +5,7 @@ Which image noise a model gets: *paired* where it and all fitted models have ans
 known; *independent* for the rest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from shiftbed.analysis.modelled import Modelled
 from shiftbed.analysis.noise import ImageNoise, Paired, image_covariance, joint_noise
 from shiftbed.analysis.robustness import FEW, Robustness, effective_robustness, find_fitted
 from shiftbed.analysis.scatter import line_tails
+from shiftbed.analysis.stacks import Stack, alike
 from shiftbed.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,17 +30,29 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+_AT_ONCE = 2**14
+"""Models times baselines that are judged together: what fits into a processor's cache."""
 LIKE = ("own", "intervention")
 """Kinds whose errors are like those of the fitted models, besides the fitted models' own kinds."""
 
 
-@lru_cache(maxsize=16)
 def arrays(
     testbed: "Testbed", baseline: Baseline
 ) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
     """ID accuracies (M, k), OOD accuracies (M,) and the sizes of both."""
-    *ids, ood = (testbed.setting_index(s) for s in (*baseline.id_settings, baseline.ood_setting))
-    return testbed.value[:, ids], testbed.value[:, ood], testbed.n[:, ids], testbed.n[:, ood]
+    at = _columns_of(testbed, [baseline])[0]
+    value, n = testbed.value[:, at], testbed.n[:, at]
+    return value[:, :-1], value[:, -1], n[:, :-1], n[:, -1]
+
+
+def _columns_of(testbed: "Testbed", baselines: Sequence[Baseline]) -> NDArray[np.int64]:
+    """(S, k+1): the columns of the baselines' settings, OOD last."""
+    return np.array(
+        [
+            [testbed.setting_index(s) for s in (*one.id_settings, one.ood_setting)]
+            for one in baselines
+        ]
+    )
 
 
 @lru_cache(maxsize=16)
@@ -83,14 +96,16 @@ def _of_kind(testbed: "Testbed", kinds: tuple[str, ...]) -> Bools:
 
 
 def on_own_images(
-    testbed: "Testbed", baseline: Baseline, position: NDArray[np.int64], named: Sequence[str]
+    testbed: "Testbed",
+    fit: Baseline | Stack,
+    position: NDArray[np.int64],
+    n: NDArray[np.int64],
+    named: Sequence[str],
 ) -> Bools:
-    """Models named so, and those with another number of images than the fitted models have."""
-    _, _, n_id, n_ood = arrays(testbed, baseline)
-    n = beside(n_id, n_ood)
-    usual = baseline.sizes
-    own = ((n > 0) & (usual > 0) & (n != usual)).any(axis=1)
-    own[[testbed.model_index(name) for name in named]] = True
+    """Models named so, and those with another number of images n (…, M, k+1) than the fitted."""
+    usual = fit.sizes[..., None, :]
+    own = ((n > 0) & (usual > 0) & (n != usual)).any(axis=-1)
+    own[..., [testbed.model_index(name) for name in named]] = True
     return np.asarray(own & (position < 0))
 
 
@@ -111,34 +126,101 @@ def _whole_noise(testbed: "Testbed") -> Modelled:
 
 
 def _settings_noise(testbed: "Testbed", baseline: Baseline) -> Modelled:
-    settings = (*baseline.id_settings, baseline.ood_setting)
-    return _whole_noise(testbed).settings([testbed.setting_index(s) for s in settings])
+    return _whole_noise(testbed).settings(_columns_of(testbed, [baseline])[0])
 
 
 def judge(
     testbed: "Testbed", baseline: Baseline, *, level: float, own_images: Sequence[str] = ()
 ) -> Robustness:
     """ρ of every model of the testbed against a baseline."""
-    x, y, n_id, n_ood = arrays(testbed, baseline)
-    position, known = positions(testbed, baseline), known_answers(testbed, baseline)
-    apart = on_own_images(testbed, baseline, position, own_images)
-    like = like_fitted(testbed, position)
+    found = judge_all(testbed, [baseline], level=level, own_images=own_images)[0]
+    return Robustness(**{name: values[0] for name, values in found.columns().items()})
 
-    def placed(rows: Any, images: ImageNoise | None, alike: Bools) -> Robustness:
-        sizes: dict[str, Any] = {"n_id": n_id[rows], "n_ood": n_ood[rows], "level": level}
-        sizes |= {"position": position[rows], "covariance": images}
-        sizes |= {"like": alike[rows], "own_images": apart[rows]}
-        return effective_robustness(baseline, x[rows], y[rows], **sizes)
 
-    whole = placed(slice(None), modelled_noise(testbed, baseline), like)
-    if not (known[position >= 0].all() and (known & ~apart).any()):
-        return whole
-    rows = np.flatnonzero(known & ~apart)
-    paired = placed(rows, paired_noise(testbed, baseline, rows), np.ones(len(like), bool)).columns()
-    merged = {name: values.copy() for name, values in whole.columns().items()}
-    for name, values in merged.items():
-        values[rows] = paired[name]
-    return Robustness(**merged)
+def judge_all(
+    testbed: "Testbed",
+    baselines: Sequence[Baseline],
+    *,
+    level: float,
+    own_images: Sequence[str] = (),
+) -> tuple[Robustness, Floats]:
+    """ρ of every model against each baseline, arrays (B, M), and ν (B,) of the heaviest tails.
+
+    Baselines through the same models are judged together.
+    """
+    order: list[int] = []
+    parts, tails = [], []
+    for at in _together(testbed, baselines):
+        some = [baselines[i] for i in at]
+        stack = Stack.of(some)
+        parts.append(_judge_stack(testbed, some, stack, level, own_images).columns())
+        tails.append(np.min([line_tails(line).nu for line in stack.lines], axis=0))
+        order += at
+    back = np.argsort(order)
+    joined = {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
+    return Robustness(**joined), np.concatenate(tails)[back]
+
+
+def _together(testbed: "Testbed", baselines: Sequence[Baseline]) -> Iterator[list[int]]:
+    """Positions of baselines to judge at once: alike, and all or none with modelled noise."""
+    for at in alike(baselines, max(1, _AT_ONCE // len(testbed.models))):
+        some = [baselines[i] for i in at]
+        sized = _sizes_known(testbed, some)
+        for chosen in (sized, ~sized):
+            if chosen.any():
+                yield [i for i, here in zip(at, chosen, strict=True) if here]
+
+
+def _sizes_known(testbed: "Testbed", baselines: Sequence[Baseline]) -> Bools:
+    """(S,): whether all sizes of the fitted models are known; baselines of the same models."""
+    fitted = np.flatnonzero(positions(testbed, baselines[0]) >= 0)
+    sizes = testbed.n[fitted[:, None, None], _columns_of(testbed, baselines)]
+    return np.asarray((sizes > 0).all(axis=(0, 2)) & (len(fitted) > 0))
+
+
+def _judge_stack(
+    testbed: "Testbed",
+    baselines: Sequence[Baseline],
+    stack: Stack,
+    level: float,
+    own_images: Sequence[str],
+) -> Robustness:
+    """Arrays (S, M); models with answers per image are judged by these, baseline by baseline."""
+    columns, position = _columns_of(testbed, baselines), positions(testbed, baselines[0])
+    value = np.moveaxis(testbed.value[:, columns], 0, 1)  # (S, M, k+1)
+    n = np.moveaxis(testbed.n[:, columns], 0, 1)
+    apart = on_own_images(testbed, stack, position, n, own_images)
+    sized = _sizes_known(testbed, baselines).all()
+    whole = effective_robustness(
+        stack,
+        value[..., :-1],
+        value[..., -1],
+        n_id=n[..., :-1],
+        n_ood=n[..., -1],
+        position=position,
+        covariance=_whole_noise(testbed).settings(columns) if sized else None,
+        like=like_fitted(testbed, position),
+        own_images=apart,
+        level=level,
+    )
+    for i, one in enumerate(baselines):
+        known = known_answers(testbed, one)
+        if not (known[position >= 0].all() and (known & ~apart[i]).any()):
+            continue
+        rows = np.flatnonzero(known & ~apart[i])
+        paired = effective_robustness(
+            one,
+            value[i, rows, :-1],
+            value[i, rows, -1],
+            n_id=n[i, rows, :-1],
+            n_ood=n[i, rows, -1],
+            position=position[rows],
+            covariance=paired_noise(testbed, one, rows),
+            level=level,
+        ).columns()
+        for name, values in whole.columns().items():
+            values[i, rows] = paired[name]
+    return whole
 
 
 def errors_of(testbed: "Testbed", baseline: Baseline, rows: NDArray[np.int64]) -> Errors | None:
@@ -147,7 +229,7 @@ def errors_of(testbed: "Testbed", baseline: Baseline, rows: NDArray[np.int64]) -
     if min(n_id[rows].min(), n_ood[rows].min()) <= 0:
         return None
     position, known = positions(testbed, baseline), known_answers(testbed, baseline)
-    apart = on_own_images(testbed, baseline, position, ())
+    apart = on_own_images(testbed, baseline, position, beside(n_id, n_ood), ())
     like = like_fitted(testbed, position) & ~apart
     every = np.arange(len(y))
     images: ImageNoise | None = modelled_noise(testbed, baseline)
@@ -202,7 +284,7 @@ def difference_of(
         if missing:
             raise InputError(f"{model!r} was not evaluated on {baseline.shift!r}")
     position, known = positions(testbed, baseline), known_answers(testbed, baseline)
-    apart = on_own_images(testbed, baseline, position, own_images)
+    apart = on_own_images(testbed, baseline, position, beside(n_id, n_ood), own_images)
     like = like_fitted(testbed, position) & ~apart
     rows = np.arange(len(y))
     images: ImageNoise | None = modelled_noise(testbed, baseline)
@@ -236,15 +318,12 @@ def robustness_table(
 
     Rows without an accuracy on either side are left out.
     """
-    models, parts = testbed.models, []
-    for one in baselines:
-        placed = judge(testbed, one, level=level, own_images=own_images)
-        parts.append(_columns(testbed, one, placed, level))
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    models = testbed.models
+    placed, tails = judge_all(testbed, baselines, level=level, own_images=own_images)
+    joined = _columns(testbed, baselines, placed, level)
     there = np.isfinite(joined["effective"])
-    row = np.tile(np.arange(len(models)), len(parts))[there]
-    which = np.repeat(np.arange(len(parts)), len(models))[there]
-    q = benjamini_hochberg(joined["p_value"])
+    which, row = np.nonzero(there)
+    q = benjamini_hochberg(joined["p_value"].ravel()).reshape(there.shape)
     joined["q_value"], joined["out_of_line"] = q, q <= fdr
     about = {
         "model": models["model"][row],
@@ -264,72 +343,73 @@ def robustness_table(
             [list(one.id_settings) for one in baselines], dtype=pl.List(pl.String)
         ),
     }
-    flags = [flags_of(one, is_few) for one in baselines for is_few in (False, True)]
+    flags = [
+        flags_of(one, float(nu), is_few)
+        for one, nu in zip(baselines, tails, strict=True)
+        for is_few in (False, True)
+    ]
     texts = pl.Series("flags", flags, dtype=pl.List(pl.String))[2 * which + few]
     lines = {name: values[which] for name, values in of_line.items()}
     return pl.DataFrame({**about, **numbers, **lines, "flags": texts}, nan_to_null=True)
 
 
-def _relative_interval(
-    testbed: "Testbed", baseline: Baseline, relative: Floats, level: float
-) -> dict[str, Floats]:
-    """τ ± z √(Var y + Var y₀ − 2 Cov(y, y₀)): a model and its parent on the same OOD images."""
-    low, high = np.full((2, len(relative)), np.nan)
-    x, y, _, n_ood = arrays(testbed, baseline)
-    child = np.flatnonzero(np.isfinite(relative))
-    parent = testbed.parent_rows[child]
-    child = child[(n_ood[child] > 0) & (n_ood[parent] > 0)]
-    parent = testbed.parent_rows[child]
-    if len(child):
-        n = n_ood.astype(np.float64)
-        noise = _settings_noise(testbed, baseline)
-        alike = (testbed.kinds[child] == testbed.kinds[parent]) | _of_kind(testbed, LIKE)[child]
-        alike &= n[child] == n[parent]
-        at = x.shape[1]
-        together = np.where(alike, noise.between(at, child, parent), 0.0)
-        results = testbed.results.get(baseline.ood_setting)
-        if results is not None:
-            known = results.known[child] & results.known[parent]
-            right = results.right
-            both = [float((right[a] & right[b]).mean()) for a, b in zip(child, parent, strict=True)]
-            exact = (np.array(both) - y[child] * y[parent]) / max(right.shape[1] - 1, 1)
-            together = np.where(known, exact, together)
-        own = noise.spread[:, at] ** 2
-        spread = np.sqrt(np.maximum(own[child] + own[parent] - 2.0 * together, 0.0))
-        half = float(ndtri(0.5 + level / 2)) * spread
-        low[child], high[child] = relative[child] - half, relative[child] + half
-    return {"relative_low": low, "relative_high": high}
-
-
 def _columns(
-    testbed: "Testbed", baseline: Baseline, placed: Robustness, level: float
+    testbed: "Testbed", baselines: Sequence[Baseline], placed: Robustness, level: float
 ) -> dict[str, NDArray[Any]]:
-    source, target = baseline.id_settings[0], baseline.ood_setting
-    y, parents = testbed.accuracy(target), testbed.parent_rows
-    relative = np.where(parents >= 0, y - y[np.maximum(parents, 0)], np.nan)
-    x, _, n_id, n_ood = arrays(testbed, baseline)
-    values, n = np.column_stack([x, y]), beside(n_id, n_ood)
+    """The numbers of the table, each (B, M)."""
+    settings = [_columns_of(testbed, [one])[0] for one in baselines]
+    source, target = np.array([(at[0], at[-1]) for at in settings]).T
+    y, parents = testbed.value.T[target], testbed.parent_rows
     with np.errstate(invalid="ignore"):
-        few = ((n > 0) & (np.minimum(values, 1 - values) * n < FEW - 1e-9)).any(axis=1)
+        right = np.minimum(testbed.value, 1 - testbed.value) * testbed.n
+    few = (testbed.n > 0) & (right < FEW - 1e-9)
     return {
-        "fitted": positions(testbed, baseline) >= 0,
-        "source": testbed.accuracy(source),
+        "fitted": np.stack([positions(testbed, one) >= 0 for one in baselines]),
+        "source": testbed.value.T[source],
         "target": y,
-        "n_id": testbed.size(source),
-        "n_ood": testbed.size(target),
+        "n_id": testbed.n.T[source],
+        "n_ood": testbed.n.T[target],
         **placed.columns(),
-        "relative": relative,
-        **_relative_interval(testbed, baseline, relative, level),
-        "few": few,
+        "relative": np.where(parents >= 0, y - y[:, np.maximum(parents, 0)], np.nan),
+        **_relative_interval(testbed, target, level),
+        "few": np.stack([few[:, at].any(axis=1) for at in settings]),
     }
 
 
-def flags_of(baseline: Baseline, few: bool) -> list[str]:
-    """What weakens the statistics of a row: short plain sentences."""
+def _relative_interval(
+    testbed: "Testbed", target: NDArray[np.int64], level: float
+) -> dict[str, Floats]:
+    """τ ± z √(Var y + Var y₀ − 2 Cov(y, y₀)): a model and its parent on the same OOD images."""
+    y, n = testbed.value.T[target], testbed.n.T[target]
+    low, high = np.full((2, *y.shape), np.nan)
+    child = np.flatnonzero(testbed.parent_rows >= 0)
+    parent = testbed.parent_rows[child]
+    noise = _whole_noise(testbed).settings(target[:, None])
+    akin = (testbed.kinds[child] == testbed.kinds[parent]) | _of_kind(testbed, LIKE)[child]
+    akin = akin & (n[:, child] == n[:, parent])
+    together = np.where(akin, noise.between(0, child, parent), 0.0)
+    for i, at in enumerate(target):
+        results = testbed.results.get(testbed.settings[at])
+        if results is not None:
+            right = results.right
+            both = [float((right[a] & right[b]).mean()) for a, b in zip(child, parent, strict=True)]
+            exact = (np.array(both) - y[i, child] * y[i, parent]) / max(right.shape[1] - 1, 1)
+            known = results.known[child] & results.known[parent]
+            together[i] = np.where(known, exact, together[i])
+    own = noise.spread[..., 0] ** 2
+    spread = np.sqrt(np.maximum(own[:, child] + own[:, parent] - 2.0 * together, 0.0))
+    known = (n[:, child] > 0) & (n[:, parent] > 0)
+    half = np.where(known, float(ndtri(0.5 + level / 2)) * spread, np.nan)
+    relative = y[:, child] - y[:, parent]
+    low[:, child], high[:, child] = relative - half, relative + half
+    return {"relative_low": low, "relative_high": high}
+
+
+def flags_of(baseline: Baseline, nu: float, few: bool) -> list[str]:
+    """What weakens the statistics of a row: short plain sentences. ν is of the tails."""
     said = list(baseline.flags)
-    heavy = [tails.nu for tails in map(line_tails, baseline.lines) if np.isfinite(tails.nu)]
-    if heavy:
+    if np.isfinite(nu):
         said.append(
-            f"baseline models scatter with heavy tails: p-values are from t with ν = {min(heavy):g}"
+            f"baseline models scatter with heavy tails: p-values are from t with ν = {nu:g}"
         )
     return said + [f"fewer than {FEW} errors or right answers"] * few
