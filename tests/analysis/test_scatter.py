@@ -85,7 +85,7 @@ def test_a_tenth_of_models_cannot_hide():
         placed = effective_robustness(line, expit(x), expit(y), n_id=0, n_ood=0, position=position)
         alone += int((benjamini_hochberg(placed.p_value)[-8:] <= 0.05).sum())
         hidden = hidden_outliers(line.lines[0])
-        found += int(np.isin(np.arange(72, 80), hidden).sum())
+        found += int(hidden[72:].sum())
         check = next(c for c in trust_baseline(line).checks if c.name == "outliers")
         assert check.passed is False
         assert "may hide each other" in check.text

@@ -143,9 +143,10 @@ def column(value: ArrayLike) -> Floats:
     return np.asarray(value, np.float64)[..., None]
 
 
-def number(values: Floats) -> PerLine:
+def number(values: ArrayLike) -> PerLine:
     """What ``column`` takes: a plain float of one line, the array of a stack."""
-    return float(values) if np.ndim(values) == 0 else values
+    found = np.asarray(values)
+    return float(found) if found.ndim == 0 else found
 
 
 def transposed(matrix: Floats) -> Floats:

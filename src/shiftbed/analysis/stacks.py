@@ -17,6 +17,8 @@ from shiftbed.analysis.families import Families
 from shiftbed.scales import Scale
 
 Floats = NDArray[np.float64]
+AT_ONCE = 2**14
+"""Models times baselines to compute together: arrays that fit into a processor's cache."""
 Record = TypeVar("Record", Line, Families)
 
 
@@ -51,7 +53,11 @@ class Stack:
 
 
 def alike(baselines: Sequence[Baseline], most: int) -> list[list[int]]:
-    """Positions of baselines that make a stack: same models, families, scale; at most so many."""
+    """Positions of baselines that make a stack: same models, families, scale; at most so many.
+
+    At least one, whatever ``most`` is.
+    """
+    most = max(most, 1)
     groups: dict[Any, list[int]] = {}
     for i, one in enumerate(baselines):
         pieces = tuple((line.low, line.fitted.tobytes(), _families(line)) for line in one.lines)

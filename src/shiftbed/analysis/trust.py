@@ -11,17 +11,21 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import fdtrc
 
 from shiftbed.analysis.baseline import Baseline, Line, fit_baseline
-from shiftbed.analysis.intervals import beside, check_fractions, quadratic
+from shiftbed.analysis.intervals import check_fractions
 from shiftbed.analysis.residuals import (
-    bend,
+    Finding,
+    added,
+    curvature,
     hidden_outliers,
+    influence,
+    leverage,
     skewness,
     spread_trend,
     standardised,
 )
+from shiftbed.analysis.stacks import Stack
 from shiftbed.errors import InputError
 from shiftbed.scales import LOGIT, Scale
 from shiftbed.scales import scale as scale_of
@@ -141,8 +145,7 @@ def trust_line(
         checks.append(_check("fit", None, 0.0, False, text))
     else:
         kept = line.lines[0].fitted
-        checks += _of_fit(line, limits)
-        checks.append(_noise(line, sizes is not None, limits))
+        checks += _of_fit(line, _measured([line], limits)[0], sizes is not None, limits)
         checks.append(_groups(line, None if groups is None else [groups[i] for i in kept], limits))
     return _trust(checks, n)
 
@@ -157,13 +160,25 @@ def trust_baseline(line: Baseline, *, edge: int = 0, limits: Limits = LIMITS) ->
     >>> trust_baseline(fit_baseline(x, 0.8 * x + 0.01 * np.sin(40 * x), scale="linear")).trusted
     True
     """
-    checks = [_boundary(edge, line.n + edge, line.scale, limits)]
-    least = min(piece.n for piece in line.lines)
-    enough = f"{least} models, at least {limits.models} are wanted"
-    checks.append(_check("models", float(least), limits.models, least >= limits.models, enough))
-    checks += _of_fit(line, limits)
-    checks.append(_noise(line, bool((line.sizes[:-1] > 0).all()), limits))
-    return _trust(checks, line.n)
+    return trust_alike([line], [edge], limits)[0]
+
+
+def trust_alike(
+    baselines: Sequence[Baseline], edges: Sequence[int], limits: Limits = LIMITS
+) -> list[Trust]:
+    """``trust_baseline`` of each of these, which are ``alike`` (``analysis.stacks``)."""
+    found = []
+    for line, edge, pieces in zip(baselines, edges, _measured(baselines, limits), strict=True):
+        least = min(piece.n for piece in line.lines)
+        enough = f"{least} models, at least {limits.models} are wanted"
+        known = bool((line.sizes[:-1] > 0).all())
+        checks = [
+            _boundary(edge, line.n + edge, line.scale, limits),
+            _check("models", float(least), limits.models, least >= limits.models, enough),
+            *_of_fit(line, pieces, known, limits),
+        ]
+        found.append(_trust(checks, line.n))
+    return found
 
 
 def _trust(checks: Sequence[Check], n: int) -> Trust:
@@ -187,8 +202,52 @@ def _boundary(edge: int, n: int, scale: Scale, limits: Limits) -> Check:
     return _check("boundary", share, most, share <= most, text)
 
 
-def _of_fit(line: Baseline, limits: Limits) -> list[Check]:
-    """R², range of x, leverage, influence, curvature."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Piece:
+    """What is checked of one line."""
+
+    n: int
+    leverage: tuple[float, int]
+    """The largest, and whose it is."""
+    influence: tuple[float, int]
+    reliability: float
+    curvature: Finding
+    skewness: Finding
+    spread: Finding
+    outliers: list[int]
+
+
+def _measured(baselines: Sequence[Baseline], limits: Limits) -> list[list[_Piece]]:
+    """What is checked of the lines of each baseline, for all at once."""
+    by_piece = [_pieces(line, limits) for line in Stack.of(baselines).lines]
+    return [list(pieces) for pieces in zip(*by_piece, strict=True)]
+
+
+def _pieces(line: Line, limits: Limits) -> list[_Piece]:
+    """Of each line of a stack."""
+    hats, cooks, scatter = leverage(line), influence(line), standardised(line)
+    variance = np.var(line.design[..., 1:], axis=-2, ddof=1)
+    # The share of the variance of S(x) that is not image noise, which flattens the slope.
+    shares = np.maximum(1.0 - line.noise.mean(axis=-2) / variance, 0.0).min(axis=-1)
+    curved, skewed = curvature(line, limits.p_value), skewness(scatter)
+    uneven, far = spread_trend(line.design[..., 1], scatter), hidden_outliers(line)
+    return [
+        _Piece(
+            n=line.n,
+            leverage=(float(hats[i].max()), int(hats[i].argmax())),
+            influence=(float(cooks[i].max()), int(cooks[i].argmax())),
+            reliability=float(shares[i]),
+            curvature=curved[i],
+            skewness=skewed[i],
+            spread=uneven[i],
+            outliers=np.flatnonzero(far[i]).tolist(),
+        )
+        for i in range(len(hats))
+    ]
+
+
+def _of_fit(line: Baseline, pieces: Sequence[_Piece], sized: bool, limits: Limits) -> list[Check]:
+    """R², range of x, leverage, influence, curvature, scatter, and noise where n is known."""
     reach = float((line.support[:, 1] - line.support[:, 0]).min())
     r2 = line.r2 if np.isfinite(line.r2) else None
     about_r2 = "all OOD accuracies are the same" if r2 is None else f"R² is {r2:.2f}"
@@ -196,36 +255,37 @@ def _of_fit(line: Baseline, limits: Limits) -> list[Check]:
     return [
         _check("r2", r2, limits.r2, r2 is not None and r2 >= limits.r2, about_r2),
         _check("support", reach, limits.support, reach >= limits.support, about_reach),
-        *_single_models(line, limits),
-        _curvature(line, limits),
-        *_scatter(line, limits),
+        *_single_models(line, pieces, limits),
+        _curvature(pieces, limits),
+        *_scatter(line, pieces, limits),
+        _noise(pieces, sized, limits),
     ]
 
 
-def _scatter(line: Baseline, limits: Limits) -> list[Check]:
+def _name(line: Baseline, pieces: Sequence[_Piece], i: int, at: int) -> str:
+    """Of the fitted model at that place of line i."""
+    return line.models[sum(piece.n for piece in pieces[:i]) + at]
+
+
+def _scatter(line: Baseline, pieces: Sequence[_Piece], limits: Limits) -> list[Check]:
     """Is scatter skewed, uneven, or due to models that hide each other?"""
-    if min(piece.n for piece in line.lines) < limits.models:
+    if min(piece.n for piece in pieces) < limits.models:
         text = "too few models to look at their scatter"
         return [
             _check(name, None, getattr(limits, name), None, text)
             for name in ("skewness", "spread", "outliers")
         ]
-    residuals = [standardised(piece) for piece in line.lines]
-    skews = [skewness(r) for r in residuals]
-    trends = [
-        spread_trend(piece.design[:, 1], r) for piece, r in zip(line.lines, residuals, strict=True)
-    ]
     found = []
     for name, parts, about in (
         (
             "skewness",
-            skews,
+            [piece.skewness for piece in pieces],
             "baseline models scatter to one side (skewness {:.1f}, p = {:.2g}): "
             "p-values are too small there",
         ),
         (
             "spread",
-            trends,
+            [piece.spread for piece in pieces],
             "baseline models scatter more at one end of ID accuracy (rank "
             "correlation {:.2f}, p = {:.2g}): p-values are too small there",
         ),
@@ -235,11 +295,7 @@ def _scatter(line: Baseline, limits: Limits) -> list[Check]:
         passed = not (worst.p_value < limits.p_value and abs(worst.effect) > limit)
         text = about.format(worst.effect, worst.p_value)
         found.append(_check(name, worst.effect, limit, passed, text))
-    names = [
-        line.models[sum(p.n for p in line.lines[:i]) + int(at)]
-        for i, piece in enumerate(line.lines)
-        for at in hidden_outliers(piece)
-    ]
+    names = [_name(line, pieces, i, at) for i, piece in enumerate(pieces) for at in piece.outliers]
     share = len(names) / line.n
     passed = len(names) <= 2 or share <= limits.outliers
     listed = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
@@ -247,60 +303,35 @@ def _scatter(line: Baseline, limits: Limits) -> list[Check]:
     return [*found, _check("outliers", share, limits.outliers, passed, text)]
 
 
-def _single_models(line: Baseline, limits: Limits) -> list[Check]:
-    """Does one model, by its leverage h or Cook's distance r²h/(pσ²(1−h)²), turn the line?"""
-    hats, cooks = [], []
-    for piece in line.lines:
-        a = piece.design * np.sqrt(piece.row_weights)[:, None]
-        hat = quadratic(a, piece.gram_inverse)
-        variance = len(piece.coefficients) * max(piece.sigma**2, 1e-30)
-        squares = piece.row_weights * piece.residuals**2
-        hats.append(hat)
-        cooks.append(squares * hat / (variance * np.maximum(1.0 - hat, 1e-12) ** 2))
+def _single_models(line: Baseline, pieces: Sequence[_Piece], limits: Limits) -> list[Check]:
+    """Does one model turn the line, by its leverage or Cook's distance?"""
     found = []
     for name, values, about in (
-        ("leverage", np.concatenate(hats), "one model is far from all others on ID data"),
-        ("influence", np.concatenate(cooks), "one model turns the line"),
+        ("leverage", [p.leverage for p in pieces], "one model is far from all others on ID data"),
+        ("influence", [p.influence for p in pieces], "one model turns the line"),
     ):
-        limit, most = getattr(limits, name), float(values.max())
-        text = f"{about}: {line.models[int(values.argmax())]}"
+        limit, i = getattr(limits, name), max(range(len(values)), key=lambda i: values[i][0])
+        most, at = values[i]
+        text = f"{about}: {_name(line, pieces, i, at)}"
         found.append(_check(name, most, limit, most <= limit, text))
     return found
 
 
-def _curvature(line: Baseline, limits: Limits) -> Check:
+def _curvature(pieces: Sequence[_Piece], limits: Limits) -> Check:
     """Are square terms significant, and do they explain more than a little?"""
-    worst: tuple[float, float] | None = None
-    for piece in line.lines:
-        y = piece.design @ piece.coefficients + piece.residuals
-        z = piece.design[:, 1:] - piece.design[:, 1:].mean(axis=0)
-        gain, f, dof = _added(piece.design, z**2, y)
-        if dof >= 1:
-            p = float(fdtrc(z.shape[1], dof, f))
-            ranges = _ranges(piece, y, limits)
-            if ranges is not None and ranges[0] > gain:
-                gain, p = ranges
-            bent = p < limits.p_value and gain >= limits.curvature
-            if worst is None or (bent, gain) > (worst[1] < limits.p_value, worst[0]):
-                worst = (gain, p)
-    if worst is None:
+    tested = [piece.curvature for piece in pieces if np.isfinite(piece.curvature.p_value)]
+    if not tested:
         text = "too few models to test for curvature"
         return _check("curvature", None, limits.curvature, None, text)
-    gain, p = worst
-    passed = not (p < limits.p_value and gain >= limits.curvature)
-    text = f"curved: a curve explains a further {100 * gain:.1f} % (p = {p:.2g})"
-    return _check("curvature", gain, limits.curvature, passed, text)
 
+    def bent(one: Finding) -> bool:
+        return bool(one.p_value < limits.p_value and one.effect >= limits.curvature)
 
-def _ranges(piece: Line, y: Floats, limits: Limits) -> tuple[float, float] | None:
-    """Gain in R² from five ranges of x, and the p-value of the rank test, if it is significant."""
-    if piece.n < 25:
-        return None
-    found = bend(piece.design[:, 1], piece.residuals)
-    if found.p_value >= limits.p_value:
-        return None
-    total = max(float(((y - y.mean()) ** 2).sum()), 1e-300)
-    return found.effect * float((piece.residuals**2).sum()) / total, found.p_value
+    worst = max(tested, key=lambda one: (bent(one), one.effect))
+    text = (
+        f"curved: a curve explains a further {100 * worst.effect:.1f} % (p = {worst.p_value:.2g})"
+    )
+    return _check("curvature", worst.effect, limits.curvature, not bent(worst), text)
 
 
 def _groups(line: Baseline, groups: Sequence[str | float | None] | None, limits: Limits) -> Check:
@@ -315,47 +346,21 @@ def _groups(line: Baseline, groups: Sequence[str | float | None] | None, limits:
     dummies = np.column_stack([names == g for g in large[1:]]).astype(np.float64)
     inside = np.isin(names, large)
     extra = np.column_stack([dummies, dummies * piece.design[:, 1:2]])[inside]
-    gain, f, dof = _added(piece.design[inside], extra, y[inside])
-    if dof < 1:
+    found = added(piece.design[inside], extra, y[inside])
+    gain, p = found.effect, found.p_value
+    if not np.isfinite(p):
         return _check("groups", None, limits.groups, None, "too few models to test for groups")
-    p = float(fdtrc(extra.shape[1], dof, f))
     passed = not (p < limits.p_value and gain >= limits.groups)
     text = f"{len(large)} groups lie on lines of their own, which explain a further "
     return _check("groups", gain, limits.groups, passed, f"{text}{100 * gain:.1f} % (p = {p:.2g})")
 
 
-def _added(design: Floats, extra: Floats, y: Floats) -> tuple[float, float, int]:
-    """Gain in R² from further columns, their F statistic, and its residual degrees of freedom."""
-    given = beside(extra, y)
-    given = given - design @ np.linalg.solve(design.T @ design, design.T @ given)
-    apart, left = given[:, :-1], given[:, -1]  # what the line does not explain
-    gram, moment = apart.T @ apart, apart.T @ left
-    kept = np.diagonal(gram) > 1e-24 * (extra**2).sum(axis=0)
-    if len(gram) == 1 and kept[0]:
-        rank, rest = 1, left - apart[:, 0] * (moment[0] / gram[0, 0])
-    else:
-        fit, _, rank, _ = np.linalg.lstsq(apart[:, kept], left, rcond=None)
-        rest = left - apart[:, kept] @ fit
-    dof = len(y) - design.shape[1] - int(rank)
-    centred = y - y.mean()
-    total = float(centred @ centred)
-    if dof < 1 or total <= 0:
-        return 0.0, 0.0, min(dof, 0)
-    gained = max(float(left @ left - rest @ rest), 0.0)
-    f = gained / extra.shape[1] / max(float(rest @ rest) / dof, 1e-30)
-    return gained / total, f, dof
-
-
-def _noise(line: Baseline, known: bool, limits: Limits) -> Check:
-    """Share of the variance of S(x) that is not image noise: noise flattens the slope."""
+def _noise(pieces: Sequence[_Piece], known: bool, limits: Limits) -> Check:
+    """How much of the variance of ID accuracy is not image noise."""
     least = limits.reliability
     if not known:
         text = "test-set sizes are unknown: image noise is not checked"
         return _check("reliability", None, least, None, text)
-    shares = []
-    for piece in line.lines:
-        variance = np.var(piece.design[:, 1:], axis=0, ddof=1)
-        shares.append(np.maximum(1.0 - piece.noise.mean(axis=0) / variance, 0.0).min())
-    share = float(min(shares))
+    share = min(piece.reliability for piece in pieces)
     text = f"{100 * (1 - share):.0f} % of the variance of ID accuracy is image noise"
     return _check("reliability", share, least, share >= least, text)

@@ -22,7 +22,7 @@ from shiftbed.analysis.modelled import Modelled
 from shiftbed.analysis.noise import ImageNoise, Paired, image_covariance, joint_noise
 from shiftbed.analysis.robustness import FEW, Robustness, effective_robustness, find_fitted
 from shiftbed.analysis.scatter import line_tails
-from shiftbed.analysis.stacks import Stack, alike
+from shiftbed.analysis.stacks import AT_ONCE, Stack, alike
 from shiftbed.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-_AT_ONCE = 2**14
-"""Models times baselines that are judged together: what fits into a processor's cache."""
 LIKE = ("own", "intervention")
 """Kinds whose errors are like those of the fitted models, besides the fitted models' own kinds."""
 
@@ -163,7 +161,7 @@ def judge_all(
 
 def _together(testbed: "Testbed", baselines: Sequence[Baseline]) -> Iterator[list[int]]:
     """Positions of baselines to judge at once: alike, and all or none with modelled noise."""
-    for at in alike(baselines, max(1, _AT_ONCE // len(testbed.models))):
+    for at in alike(baselines, AT_ONCE // len(testbed.models)):
         some = [baselines[i] for i in at]
         sized = _sizes_known(testbed, some)
         for chosen in (sized, ~sized):
@@ -334,7 +332,7 @@ def robustness_table(
     few = joined.pop("few")[there]
     numbers = {name: values[there] for name, values in joined.items()}
     numbers["interval"] = pl.Series("interval", numbers["interval"].tolist(), dtype=pl.String)
-    trust = [testbed.trust(one).trusted for one in baselines]
+    trust = [one.trusted for one in testbed.trust_all(baselines)]
     of_line = {
         "families": pl.Series([one.families for one in baselines], dtype=pl.Int64),
         "r2": pl.Series([one.r2 for one in baselines], dtype=pl.Float64),

@@ -13,7 +13,8 @@ from shiftbed.analysis.baseline import Baseline, Estimator, OnBoundary, fit_base
 from shiftbed.analysis.difference import Difference
 from shiftbed.analysis.intervals import check_fractions, clopper_pearson
 from shiftbed.analysis.robustness import Robustness
-from shiftbed.analysis.trust import Trust, trust_baseline
+from shiftbed.analysis.stacks import AT_ONCE, alike
+from shiftbed.analysis.trust import Trust, trust_alike, trust_baseline
 from shiftbed.catalogue import Identity
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import ImageResults, Setting, Shift
@@ -321,8 +322,18 @@ class Testbed:
         """Whether a line through models of this testbed should be trusted, and why not."""
         return trust_baseline(baseline, edge=self._on_edge(baseline))
 
+    def trust_all(self, baselines: Sequence[Baseline]) -> list[Trust]:
+        """``trust`` of each of these, computed together."""
+        found: dict[int, Trust] = {}
+        for at in alike(baselines, AT_ONCE // len(self.models)):
+            some = [baselines[i] for i in at]
+            found |= zip(at, trust_alike(some, [self._on_edge(b) for b in some]), strict=True)
+        return [found[i] for i in range(len(baselines))]
+
     def _on_edge(self, baseline: Baseline) -> int:
         """Models left out of a fit that have accuracies, one of them exactly 0 or 1."""
+        if not baseline.left_out:
+            return 0
         settings = (*baseline.id_settings, baseline.ood_setting)
         columns = [self.setting_index(setting) for setting in settings]
         rows = [self._rows[name] for name in baseline.left_out if name in self._rows]
