@@ -1,5 +1,6 @@
 """Many shifts judged together give what each gives by itself."""
 
+import itertools
 from dataclasses import fields, replace
 
 import numpy as np
@@ -37,7 +38,7 @@ def with_planes() -> sb.Testbed:
     targets = [s.target for s in bed.shifts[:6]]
     planes = [
         Shift(name=f"plane {i}", kind="natural-dataset", source=("val", a), target=b)
-        for i, (a, b) in enumerate(zip(targets, targets[1:], strict=False))
+        for i, (a, b) in enumerate(itertools.pairwise(targets))
     ]
     return replace(bed, shifts=(*planes, *bed.shifts[:4]))
 
