@@ -17,8 +17,7 @@ from shiftbed.catalogue import DomainTask, KnownShift, TestSetEntry
 from shiftbed.display import Cell, Result, Table, counted, percent, records, schema
 from shiftbed.errors import unknown
 from shiftbed.records import KINDS
-from shiftbed.results.lines import Source
-from shiftbed.testbed import PUBLISHED, Testbed, open_testbed, published
+from shiftbed.testbed import PUBLISHED, Source, Testbed, open_testbed, published
 
 _COLUMNS = schema(
     "name kind task family source target: str; classes images: int; types held_out published: texts"

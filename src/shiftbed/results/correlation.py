@@ -13,8 +13,8 @@ from shiftbed.display import Cell, Table, number
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import NATURAL, PERTURBED
 from shiftbed.results.charts import Charted
-from shiftbed.results.lines import TESTBED, Source
-from shiftbed.testbed import choose, open_testbed
+from shiftbed.results.lines import TESTBED
+from shiftbed.testbed import Source, choose, open_testbed
 from shiftbed.testbed.select import Choice
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from shiftbed.results.caveats import (
     unjudged_notes,
 )
 from shiftbed.results.charts import Charted
-from shiftbed.results.lines import TESTBED, Source
+from shiftbed.results.lines import TESTBED
 from shiftbed.results.single_and_multi import (
     AVERAGE,
     comparable,
@@ -31,7 +31,7 @@ from shiftbed.results.single_and_multi import (
 )
 from shiftbed.results.sources import Results, joined
 from shiftbed.scales import SCALES, Scale
-from shiftbed.testbed import Testbed
+from shiftbed.testbed import Source, Testbed
 from shiftbed.testbed.judging import errors_of
 from shiftbed.testbed.select import Choice
 

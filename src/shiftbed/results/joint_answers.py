@@ -17,7 +17,7 @@ from scipy.special import softmax
 from shiftbed.analysis.label_free import negative_entropy
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore, StoredTestSet
-from shiftbed.testbed import PUBLISHED, Testbed, open_testbed
+from shiftbed.testbed import PUBLISHED, Testbed, open_testbed, recognise
 from shiftbed.testbed.stored import called_in
 
 MAX_PROBABILITY = "max-probability"
@@ -99,22 +99,18 @@ def open_answers(
     if isinstance(source, JointAnswers):
         _chosen("the answers", setting, [source.setting])
         return source
-    if isinstance(source, Testbed):
-        return _from_testbed(source, setting)
-    if isinstance(source, PredictionStore):
-        return answers_from_store(source, setting, scores=scores, unlabelled=unlabelled)
-    name, path = str(source), Path(source)
+    name = "" if isinstance(source, Testbed | PredictionStore) else str(source)
     if name in PUBLISHED:
         raise InputError(
             f"{name}: a published testbed has accuracies, not what each model answered per image; "
             "give a .npz file of predictions or a prediction store"
         )
-    if "://" in name or path.is_dir():
-        store = PredictionStore.existing(name)
-        return answers_from_store(store, setting, scores=scores, unlabelled=unlabelled)
-    if path.suffix.lower() == ".npz":
-        return _from_arrays(path, setting, unlabelled)
-    return _from_testbed(open_testbed(name), setting, name)
+    found = recognise(source)
+    if isinstance(found, PredictionStore):
+        return answers_from_store(found, setting, scores=scores, unlabelled=unlabelled)
+    if isinstance(found, Path) and found.suffix.lower() == ".npz":
+        return _from_arrays(found, setting, unlabelled)
+    return _from_testbed(open_testbed(found), setting, name)
 
 
 def open_two(

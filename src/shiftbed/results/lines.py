@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from inspect import signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,16 +17,13 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.records import NATURAL, Shift
 from shiftbed.results.charts import Charted
 from shiftbed.scales import Scale
-from shiftbed.store import PredictionStore
-from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.testbed import Source, Testbed, open_testbed
 from shiftbed.testbed.record import FamilyChoice
 from shiftbed.testbed.select import Choice
 
 if TYPE_CHECKING:
     from shiftbed.figures import Plane, Scatter
 
-Source = str | Path | Testbed | PredictionStore
-"""What a testbed is opened from: a published one's name, a file, a store, or the testbed itself."""
 TESTBED = "imagenet-testbed-2020"
 
 

@@ -17,11 +17,11 @@ from shiftbed.display import Cell, Table, counted, interval, p_value, percent, p
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.caveats import badges, caveat_notes, failure_notes, in_words, judge
-from shiftbed.results.lines import TESTBED, Drawn, Source, adhoc, fitting, interval_notes
+from shiftbed.results.lines import TESTBED, Drawn, adhoc, fitting, interval_notes
 from shiftbed.results.sensitivity import Sensitivity
 from shiftbed.results.sensitivity import sensitivity as sensitivity_of
 from shiftbed.scales import Scale
-from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.testbed import Source, Testbed, open_testbed
 from shiftbed.testbed.naming import find_setting
 from shiftbed.testbed.select import Choice
 

@@ -24,10 +24,10 @@ from shiftbed.results.caveats import (
     judge,
     verdict,
 )
-from shiftbed.results.lines import Drawn, Source, fitting, interval_notes
+from shiftbed.results.lines import Drawn, fitting, interval_notes
 from shiftbed.results.sources import Results, open_results
 from shiftbed.scales import Scale
-from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.testbed import Source, Testbed, open_testbed
 from shiftbed.testbed.naming import find_setting
 from shiftbed.testbed.select import Choice
 

@@ -22,8 +22,8 @@ from shiftbed.display import Cell, Row, Table, number, percent, points
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Shift
 from shiftbed.results.charts import Charted
-from shiftbed.results.lines import TESTBED, Source
-from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.results.lines import TESTBED
+from shiftbed.testbed import Source, Testbed, open_testbed
 
 if TYPE_CHECKING:
     from shiftbed.figures.charts import Curves

@@ -38,7 +38,7 @@ from shiftbed.results.patterns import PatternStudy, patterns
 from shiftbed.results.predictiveness import predictiveness
 from shiftbed.results.trajectories import trajectories
 from shiftbed.store import PredictionStore
-from shiftbed.testbed import PUBLISHED, Testbed, choose, open_testbed, testbed_from_store
+from shiftbed.testbed import Testbed, choose, open_testbed, recognise, testbed_from_store
 from shiftbed.testbed.select import Choice
 
 DEFAULTS: dict[str, Any] = {
@@ -126,16 +126,12 @@ def open_source(source: str | Path | Testbed | PredictionStore | Source) -> Sour
     """A published testbed by its name, a testbed file or a store by its path, or one of these."""
     if isinstance(source, Source):
         return source
-    if isinstance(source, Testbed):
-        return Source(name=source.name, testbed=source)
-    name = str(source)
-    if not isinstance(source, PredictionStore):
-        if name in PUBLISHED or not ("://" in name or Path(name).is_dir()):
-            return Source(name=name, testbed=open_testbed(name))
-        source = PredictionStore.existing(name)
-    policies = {s: source.test_set(s).label_policy for s in source.settings()}
-    bed = testbed_from_store(source)
-    return Source(name=name, testbed=bed, store=source, policies=policies)
+    found = recognise(source)
+    name = source.name if isinstance(source, Testbed) else str(source)
+    if not isinstance(found, PredictionStore):
+        return Source(name=name, testbed=open_testbed(found))
+    policies = {s: found.test_set(s).label_policy for s in found.settings()}
+    return Source(name=name, testbed=testbed_from_store(found), store=found, policies=policies)
 
 
 def chart(

@@ -21,10 +21,10 @@ from shiftbed.results.caveats import (
     judge,
     unjudged_notes,
 )
-from shiftbed.results.lines import TESTBED, Drawn, Source, find_shift, fitting, interval_notes
+from shiftbed.results.lines import TESTBED, Drawn, find_shift, fitting, interval_notes
 from shiftbed.results.sources import Results, joined
 from shiftbed.scales import Scale
-from shiftbed.testbed import choose
+from shiftbed.testbed import Source, choose
 from shiftbed.testbed.select import Choice
 
 _SAID = 5

@@ -110,14 +110,10 @@ def score(
     The frame is ``scores``' table.
     """
     opened = PredictionStore.existing(store)
-    only = {
-        "model": None if models is None else list(models),
-        "setting": None if settings is None else list(settings),
-    }
-    asked = tuple(metrics)
-    frame = scores(
-        opened, metrics=asked, models=only["model"], settings=only["setting"], level=level
-    )
+    given = {"model": models, "setting": settings}
+    only = {key: None if names is None else list(names) for key, names in given.items()}
+    some = {f"{key}s": names for key, names in only.items()}
+    frame = scores(opened, metrics=metrics, **some, level=level)
     failed = tuple(
         one
         for one in opened.cells()

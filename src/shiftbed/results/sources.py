@@ -7,9 +7,8 @@ from typing import Any
 import polars as pl
 
 from shiftbed.errors import InputError
-from shiftbed.results.lines import Source
 from shiftbed.store import PredictionStore
-from shiftbed.testbed import PUBLISHED, Testbed, open_testbed
+from shiftbed.testbed import Source, Testbed, open_testbed, recognise
 from shiftbed.testbed.combine import combine
 from shiftbed.testbed.files import is_testbed
 
@@ -40,11 +39,10 @@ def open_results(source: Results | Sequence[Results], **reading: Any) -> Testbed
 
 def _is_results(source: Results) -> bool:
     """Whether that is a file or a frame of results rather than a testbed or a store."""
-    if isinstance(source, Testbed | PredictionStore | pl.DataFrame):
-        return isinstance(source, pl.DataFrame)
-    name = str(source)
-    known = name in PUBLISHED or "://" in name or not Path(name).is_file()
-    return not known and not is_testbed(name)
+    if isinstance(source, pl.DataFrame):
+        return True
+    found = recognise(source)
+    return isinstance(found, Path) and found.is_file() and not is_testbed(found)
 
 
 def _file(source: Results) -> str | Path | pl.DataFrame:

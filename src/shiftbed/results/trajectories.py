@@ -19,10 +19,10 @@ from shiftbed.display import Cell, Row, Table, interval, number, percent, points
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.charts import Charted
-from shiftbed.results.lines import Source, find_shift, fitting, usual_shift
+from shiftbed.results.lines import find_shift, fitting, usual_shift
 from shiftbed.results.sources import Results, joined
 from shiftbed.scales import Scale
-from shiftbed.testbed import Testbed, choose
+from shiftbed.testbed import Source, Testbed, choose
 from shiftbed.testbed.select import Choice
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from shiftbed.testbed.stored import testbed_from_store
 
 __all__ = [
     "PUBLISHED",
+    "Source",
     "Testbed",
     "choose",
     "families",
@@ -22,6 +23,7 @@ __all__ = [
     "open_testbed",
     "published",
     "read_testbed",
+    "recognise",
     "testbed_from_store",
     "write_testbed",
 ]
@@ -49,7 +51,21 @@ def published(name: str) -> Testbed:
         return read_testbed(path)
 
 
-def open_testbed(source: "str | Path | Testbed | PredictionStore") -> Testbed:
+Source = str | Path | Testbed | PredictionStore
+"""What a testbed is opened from: a published one's name, a file, a store, or the testbed itself."""
+
+
+def recognise(source: Source) -> Testbed | PredictionStore | Path:
+    """A published testbed by its name or a store by its path, opened; the path of another file."""
+    if isinstance(source, Testbed | PredictionStore):
+        return source
+    name = str(source)
+    if name in PUBLISHED:
+        return published(name)
+    return PredictionStore.existing(name) if "://" in name or Path(name).is_dir() else Path(name)
+
+
+def open_testbed(source: Source) -> Testbed:
     """A published testbed by its name, a testbed file or a prediction store by its path.
 
     A testbed is returned as it is; an open store becomes one. Models of files and stores get a
@@ -58,21 +74,16 @@ def open_testbed(source: "str | Path | Testbed | PredictionStore") -> Testbed:
     >>> open_testbed("openclip") is open_testbed(open_testbed("openclip"))
     True
     """
-    if isinstance(source, Testbed):
-        return source
-    if isinstance(source, PredictionStore):
-        return _with_families(testbed_from_store(source))
-    name = str(source)
-    if name in PUBLISHED:
-        return published(name)
-    path = Path(name)
-    if "://" in name or path.is_dir():
-        return _with_families(testbed_from_store(PredictionStore.existing(name)))
-    if path.exists():
-        return _with_families(read_testbed(path))
-    if path.suffix or "/" in name:
-        raise InputError(f"{name}: no such testbed file")
-    raise unknown("testbed", name, PUBLISHED)
+    found = recognise(source)
+    if isinstance(found, Testbed):
+        return found
+    if isinstance(found, PredictionStore):
+        return _with_families(testbed_from_store(found))
+    if found.exists():
+        return _with_families(read_testbed(found))
+    if found.suffix or "/" in str(source):
+        raise InputError(f"{source}: no such testbed file")
+    raise unknown("testbed", str(source), PUBLISHED)
 
 
 def _with_families(bed: Testbed) -> Testbed:

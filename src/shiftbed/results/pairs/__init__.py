@@ -18,7 +18,7 @@ from shiftbed.results.pairs.file import long_table, read_pairs
 from shiftbed.results.pairs.networks import NOT_ASKED, PairStudy, keep, networks_in, said
 from shiftbed.results.pairs.store import pairs_from_store
 from shiftbed.store import PredictionStore
-from shiftbed.testbed import PUBLISHED, Testbed, choose, published, read_testbed
+from shiftbed.testbed import PUBLISHED, Testbed, choose, read_testbed, recognise
 from shiftbed.testbed.files import is_testbed
 
 __all__ = ["PairStudy", "Source", "held_out", "long_table", "name_of", "notes_of", "open_pairs"]
@@ -59,7 +59,7 @@ def open_pairs(
 def name_of(source: Source) -> str:
     """What a result calls its source.
 
-    >>> name_of(published("openclip"))
+    >>> name_of(recognise("openclip"))
     'openclip'
     """
     if isinstance(source, str | Path):
@@ -74,23 +74,20 @@ def _opened(
 ) -> tuple[PairTable, ...]:
     name, path = name_of(source), Path(name_of(source))
     if isinstance(source, str | Path):
-        if name in PUBLISHED:
-            source = published(name)
-        elif "://" not in name and path.is_file() and is_testbed(path):
-            source = read_testbed(path)
-        elif "://" in name or path.is_dir():
-            source = PredictionStore.existing(name)
+        found = recognise(source)
+        is_file = isinstance(found, Path) and found.is_file() and is_testbed(found)
+        source = read_testbed(path) if is_file else found
     if isinstance(source, Testbed):
         return pairs_from_testbed(source, kinds=kinds, also=also, checkpoint=checkpoint)
     if also:
         raise InputError("further settings can be named for a testbed only")
     if isinstance(source, PredictionStore):
         return pairs_from_store(source, kinds=kinds, checkpoint=checkpoint)
-    if isinstance(source, str | Path) and not path.exists():
+    if isinstance(source, Path) and not path.exists():
         if path.suffix or "/" in name:
             raise InputError(f"{name}: no such file or store")
         raise unknown("testbed", name, PUBLISHED)
-    given = read_pairs(path) if isinstance(source, str | Path) else source
+    given = read_pairs(path) if isinstance(source, Path) else source
     pairs = held_out(networks_in(given, checkpoint))
     known = sorted({pair.kind for pair in pairs})
     for one in kinds or ():
