@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +17,7 @@ from shiftbed.analysis.corruption_error import (
 )
 from shiftbed.display import Cell, Result, Table, between, percent
 from shiftbed.errors import InputError, unknown
-from shiftbed.store import PredictionStore
-from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.testbed import Source, Testbed, open_testbed
 
 WHERE = ("memory", "disk")
 _FLOATS = ("clean_error", "mce", "low", "high", "relative_mce", "relative_low", "relative_high")
@@ -114,7 +112,7 @@ class CorruptionErrors(Result):
 
 
 def mce(
-    testbed: str | Path | Testbed | PredictionStore = "imagenet-testbed-2020",
+    testbed: Source = "imagenet-testbed-2020",
     *,
     where: str | None = None,
     clean: str | None = None,

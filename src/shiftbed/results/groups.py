@@ -60,17 +60,19 @@ class Grouped(Charted):
     parts: Mapping[str, pl.DataFrame]
 
     def tables(self) -> Iterable[Table]:
+        fitted: Cell = ("fitted", lambda yes: "yes" if yes else "no")
+        short: Cell = ("r2", lambda r2: number(r2, 3))
         for key, frame in self.parts.items():
             if key == "groups":
                 several = "id" in frame.columns
                 columns: dict[str, Cell] = {
                     "ood" if several else "shift": "ood" if several else "shift",
                     self.by: "group",
-                    **({"fitted": _fitted, "ID": "id"} if several else {}),
+                    **({"fitted": fitted, "ID": "id"} if several else {}),
                     "mean ρ": ("mean", points),
                     "± std": ("sd" if several else "std", percent),
                     f"{100 * self.level:g} % of the mean": lambda r: interval(r["low"], r["high"]),
-                    **({"MAE": ("mae", percent), "R²": ("r2", _short)} if several else {}),
+                    **({"MAE": ("mae", percent), "R²": short} if several else {}),
                     "n": "n",
                     "families": "families",
                 }
@@ -100,14 +102,6 @@ class Grouped(Charted):
         return replace(
             group_bars(table, over, title=title, level=self.level), citation=self.citation
         )
-
-
-def _fitted(row: Mapping[str, Any]) -> str:
-    return "yes" if row["fitted"] else "no"
-
-
-def _short(value: float | None) -> str:
-    return number(value, 3)
 
 
 def groups(

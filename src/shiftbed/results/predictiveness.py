@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from shiftbed.display import Cell, Row, Table, counted, number, p_value, plain, records
+from shiftbed.display import Cell, Table, between, counted, number, p_value, plain, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.pairs import PairStudy, Source, name_of, notes_of, open_pairs
 from shiftbed.results.pairs.added import with_upstream
@@ -178,10 +179,11 @@ def interval_table(title: str, frame: pl.DataFrame, notes: Iterable[str] = ()) -
     """A finished table: an interval in one column, p-values that never print as zero."""
     hidden = ("alternative", "chosen_by", "unit")
     names = [c for c in frame.columns if not c.endswith("high") and c not in hidden]
+    form = partial(number, digits=3)
 
     def cell(name: str) -> Cell:
         if name.endswith("low"):
-            return lambda row: _span(row, name, name.replace("low", "high"))
+            return lambda row: between(row[name], row[name.replace("low", "high")], form)
         if name in ("p_value", "q_value"):
             return name, p_value
         return name, lambda value: number(value, 3) if isinstance(value, float) else value
@@ -190,7 +192,3 @@ def interval_table(title: str, frame: pl.DataFrame, notes: Iterable[str] = ()) -
     columns = dict(zip(heads, map(cell, names), strict=True))
     left = len(list(takewhile(lambda name: frame.schema[name] == pl.String, names)))
     return Table.of(title, frame, columns, notes=notes, left=left)
-
-
-def _span(row: Row, low: str, high: str) -> str:
-    return "" if row[low] is None or row[high] is None else f"{row[low]:.3f} … {row[high]:.3f}"

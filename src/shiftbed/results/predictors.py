@@ -5,7 +5,7 @@ fridovich2022: slope and R² of probit OOD accuracy on every metric, per group a
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.analysis.predictors import MANY, Lead, Predictor, lead, predictor, ranks
-from shiftbed.display import Row, Table, number, records, schema
+from shiftbed.display import Row, Table, between, number, records, schema
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.charts import Charted
@@ -27,8 +27,7 @@ from shiftbed.results.pairs.networks import (
     networks_of,
 )
 from shiftbed.scales import PROBIT
-from shiftbed.store import PredictionStore
-from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.testbed import Source, Testbed, open_testbed
 from shiftbed.testbed.select import Choice, choose
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ MARKED = 0.5
 
 
 def predictors(
-    source: str | Path | Testbed | PredictionStore = "robustnets-2022",
+    source: Source = "robustnets-2022",
     *,
     by: str | None = None,
     models: Choice = "all",
@@ -156,19 +155,21 @@ class PredictorTable(Charted):
         return found | more | {"files": list(self.files)}
 
     def tables(self) -> Iterable[Table]:
+        form = partial(number, digits=3)
+
         def mark(row: Row) -> str:
             best = " **" if row["best"] else " *" if row["marked"] else ""
-            return number(row["r2"], 3) + best
+            return form(row["r2"]) + best
 
         columns: dict[str, Any] = {
             "OOD": "ood",
             "metric": "metric",
             "group": "group",
-            "m": ("slope", lambda value: number(value, 3)),
-            "m interval": lambda row: _ends(row, "slope"),
+            "m": ("slope", form),
+            "m interval": lambda row: between(row["slope_low"], row["slope_high"], form),
             "R²": mark,
-            "adjusted": ("r2_adjusted", lambda value: number(value, 3)),
-            "R² interval": lambda row: _ends(row, "r2"),
+            "adjusted": ("r2_adjusted", form),
+            "R² interval": lambda row: between(row["r2_low"], row["r2_high"], form),
             "n": "n",
             "note": "note",
         }
@@ -195,11 +196,6 @@ class PredictorTable(Charted):
         from shiftbed.results.charts.predictiveness import best_metric, group_lines
 
         return best_metric(self) if draw == "best" else group_lines(self)
-
-
-def _ends(row: Row, name: str) -> str:
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "" if low is None or high is None else f"{low:.3f} … {high:.3f}"
 
 
 Leads = Mapping[str, tuple[str, str, Lead]]

@@ -7,7 +7,6 @@ then over the models of its row.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +19,7 @@ from shiftbed.display import Table, between, interval, percent, points, records,
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.charts import Charted
 from shiftbed.results.corruption_error import find_corruptions
-from shiftbed.store import PredictionStore
-from shiftbed.testbed import Testbed, open_testbed
+from shiftbed.testbed import Source, Testbed, open_testbed
 
 if TYPE_CHECKING:
     from shiftbed.figures.charts import Heatmap
@@ -34,7 +32,7 @@ Floats = NDArray[np.float64]
 
 
 def transfer(
-    store: str | Path | Testbed | PredictionStore,
+    store: Source,
     *,
     by: str = "augmentation",
     without: str = "none",
