@@ -101,8 +101,8 @@ def short_hash(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
 
 
-_TOP = ("name", "store", "runs", "features", "data", "tasks", "test_sets", "settings", "shifts")
-_TOP += ("grid",)
+_TOP: tuple[str, ...] = ("name", "store", "runs", "features", "data", "tasks", "test_sets")
+_TOP += ("settings", "shifts", "grid")
 _OPTIONS: dict[str, Any] = {
     "threads": 1,
     "data_workers": 0,
