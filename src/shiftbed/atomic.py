@@ -6,11 +6,13 @@ import re
 import secrets
 import socket
 import stat
+import tempfile
 import time
 from pathlib import Path
 from typing import BinaryIO
 
-from shiftbed.errors import InputError, WriteError
+from shiftbed.errors import InputError, Unreachable, WriteError
+from shiftbed.places import path_of, put, url_of
 
 _MASK = os.umask(0)  # can only be read by setting it; once, before there are threads
 os.umask(_MASK)
@@ -24,32 +26,48 @@ _swept: set[Path] = set()
 
 
 class write_atomically:
-    """A binary file that appears at ``path`` only once it is complete and on disk.
+    """A binary file that appears at ``path``, or at a URL, only once it is complete and there.
 
     It is written beside its place as ``.NAME.HOST-PID-RANDOM.part``, synced and renamed, then its
     folder is synced. A symbolic link is followed; what is there and no regular file is refused. The
     temporary file goes with any failure, and those of writers that are dead (of other machines:
-    a day old) go when their folder is next written to.
+    a day old) go when their folder is next written to. What goes to a URL is written to a temporary
+    file of this machine and put there whole.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.url = url_of(path)
+        self.path = path_of(path)
+        self.spool: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> BinaryIO:
+        if self.url is not None:
+            self.spool = tempfile.TemporaryDirectory(prefix="shiftbed-")
+            self.path = Path(self.spool.name, self.path.name or "file")
         try:
             target = self.path.resolve()
             if target.exists() and not stat.S_ISREG(target.stat().st_mode):
                 raise InputError(f"cannot write {self.path}: it is there and no regular file")
             target.parent.mkdir(parents=True, exist_ok=True)
             _sweep(target.parent)
-            name = f".{target.name[:180]}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.part"
-            self.target, self.temporary = target, target.parent / name
+            self.target, self.temporary = target, target.parent / temporary_name(target.name)
             self.file: BinaryIO = open(self.temporary, "xb")
         except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
             raise _failed(self.path, error) from None
         return self.file
 
     def __exit__(self, kind: type[BaseException] | None, *problem: object) -> None:
+        try:
+            self._close(kind, problem[0])
+            if self.url is not None and kind is None:
+                put(self.url, self.target)
+        except Unreachable as error:
+            raise WriteError(str(error)) from None
+        finally:
+            if self.spool is not None:
+                self.spool.cleanup()
+
+    def _close(self, kind: type[BaseException] | None, problem: object) -> None:
         try:
             if kind is None:
                 self.file.flush()
@@ -64,8 +82,13 @@ class write_atomically:
         finally:
             _close(self.file)
             self.temporary.unlink(missing_ok=True)
-        if isinstance(problem[0], OSError) and problem[0].errno in _DISK:
-            raise _failed(self.path, problem[0]) from None
+        if isinstance(problem, OSError) and problem.errno in _DISK:
+            raise _failed(self.path, problem) from None
+
+
+def temporary_name(name: str) -> str:
+    """A hidden name beside a file's own, by which its writer is known."""
+    return f".{name[:180]}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.part"
 
 
 def abandoned(folder: Path, old: float = _OLD) -> list[Path]:

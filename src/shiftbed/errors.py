@@ -15,6 +15,7 @@ EXTRAS = {
     **dict.fromkeys(("open_clip",), "clip"),
     **dict.fromkeys(("transformers", "datasets", "pyarrow"), "hf"),
     "ray": "ray",
+    "s3fs": "s3",
     "webdataset": "all",
 }
 """Which extra of this package brings a library."""
@@ -32,6 +33,13 @@ class WriteError(OSError):
 
     Nothing is half-written; the command line prints the message and exits with code 1, and the
     same command continues when there is space.
+    """
+
+
+class Unreachable(OSError):
+    """A store or file on another machine did not answer, though it was asked several times.
+
+    The command line prints the message and exits with code 1; the same command continues.
     """
 
 

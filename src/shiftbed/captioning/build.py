@@ -32,6 +32,7 @@ from shiftbed.captioning.selection import (
 )
 from shiftbed.captioning.sources import Asked, Problems, batches, expand
 from shiftbed.display import Result, Table, percent, records
+from shiftbed.places import only_here
 
 _SHOWN = 20
 _COUNTED = ("rows", "empty", "unmatched", "ambiguous", "labelled")
@@ -124,7 +125,7 @@ def captions(
     known = read_classes(classes) if isinstance(classes, str | Path) else tuple(classes)
     asked = Asked(text=text_column, tags=tags_column, id=id_column)
     matcher = make_matcher(known)
-    folder = Path(output)
+    folder = only_here(output, "a test set of captions")
     pieces = _first_pass(paths, matcher, asked, seed, folder / ".pieces", progress)
     drawn = select(
         ((one.rank, one.code) for one in pieces),

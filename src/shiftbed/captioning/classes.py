@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from shiftbed.errors import InputError
+from shiftbed.places import local
 from shiftbed.reading.tables import decode, read_bytes, read_delimited
 
 _LIMIT = 1 << 26
@@ -44,7 +45,7 @@ def read_classes(where: str | Path) -> tuple[CaptionClass, ...]:
     """
     if str(where) == "imagenet-1k":
         return _imagenet()
-    path = Path(where)
+    path = local(where)
     try:
         if path.stat().st_size > _LIMIT:
             raise InputError(f"{path}: too large for a class file")

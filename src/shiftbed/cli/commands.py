@@ -20,6 +20,7 @@ from typer.models import CommandInfo, ParameterInfo
 import shiftbed as sb
 from shiftbed.cli import options as opt
 from shiftbed.cli.output import call, check_files, pairs, show, write_table
+from shiftbed.places import shown_place
 
 _SEVERAL = {Sequence, Iterable, Collection, Mapping, list}
 _NUMBERS = (bool, int, float)
@@ -131,7 +132,7 @@ def study(
         write_table(result.frame, output)
     show(result, json)
     for path in () if json else filter(None, (output, figure)):
-        print(f"wrote {path}")
+        print(f"wrote {shown_place(path)}")
 
 
 def _parameter(name: str, taken: inspect.Parameter | None, declared: Any) -> inspect.Parameter:

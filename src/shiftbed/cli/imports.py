@@ -12,6 +12,7 @@ from shiftbed.cli.commands import Command, Default, Read
 from shiftbed.cli.output import call, pairs, show
 from shiftbed.cli.progress import progress
 from shiftbed.errors import InputError
+from shiftbed.places import local, shown_place
 
 if TYPE_CHECKING:
     from shiftbed.labels import LabelPolicy
@@ -181,7 +182,7 @@ def export(
     from shiftbed.importing.exchange import export_predictions
 
     written = export_predictions(store, output, setting=setting, models=models)
-    print(f"wrote {output}: {written} predictions")
+    print(f"wrote {shown_place(output)}: {written} predictions")
 
 
 @store.command("import")
@@ -254,7 +255,7 @@ def policy_of(
 
 
 def class_indices(text: str) -> list[int]:
-    path = Path(text)
+    path = local(text)
     try:
         source = path.read_text(encoding="utf-8") if path.is_file() else text
     except (OSError, UnicodeDecodeError) as error:

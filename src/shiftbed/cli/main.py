@@ -21,7 +21,8 @@ from shiftbed.cli import (
     training,
 )
 from shiftbed.cli.commands import Command, Commands
-from shiftbed.errors import InputError, WriteError, brief, lacking
+from shiftbed.errors import InputError, Unreachable, WriteError, brief, lacking
+from shiftbed.places import known_url
 
 app = typer.Typer(
     name="shiftbed",
@@ -73,6 +74,8 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
+        for word in sys.argv[1:]:
+            known_url(word.partition("=")[2] if word.startswith("--") else word)
         app()
     except InputError as error:
         _refuse(error)
@@ -104,7 +107,7 @@ def _stop(number: int, _: object) -> NoReturn:
 
 def _give_up(error: Exception) -> NoReturn:
     """The last resort: one line, and where the rest is."""
-    if isinstance(error, WriteError):
+    if isinstance(error, WriteError | Unreachable):
         print(f"shiftbed: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(1)
     said = f"{type(error).__name__}: {brief(error)}"

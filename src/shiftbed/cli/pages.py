@@ -10,6 +10,7 @@ from shiftbed.cli import options as opt
 from shiftbed.cli.commands import Command, Default, Read, Silent
 from shiftbed.cli.output import call
 from shiftbed.errors import InputError
+from shiftbed.places import shown_place
 
 Sources = Argument(
     metavar="[TESTBED|STORE]...",
@@ -32,7 +33,7 @@ plot = Silent(
 
     With --chart, any other chart of the report, of a testbed or a store.
     """,
-    lambda function, given: print(f"wrote {call(function, given)}"),
+    lambda function, given: print(f"wrote {shown_place(str(call(function, given)))}"),
     source=opt.SHARED["testbed"],
     chart="scatter, relative, synthetic, grid, multiples, trajectories, severities, similarity, "
     "predictiveness, factors, patterns, effects, reliability or probes.",
@@ -99,7 +100,11 @@ serve = Silent(
 
 def _card(function: Callable[..., Any], given: dict[str, Any]) -> None:
     made = call(function, given)
-    wrote = f"wrote {given['output']}" if given["output"] else made.to_markdown().rstrip("\n")
+    wrote = (
+        f"wrote {shown_place(given['output'])}"
+        if given["output"]
+        else made.to_markdown().rstrip("\n")
+    )
     print(made.to_json() if given["json"] else wrote)
 
 

@@ -10,6 +10,7 @@ from shiftbed.cli import options as opt
 from shiftbed.cli.output import call, check_files, show, values
 from shiftbed.cli.progress import progress
 from shiftbed.errors import InputError
+from shiftbed.places import shown_place
 
 
 def probe(
@@ -110,5 +111,5 @@ def probe(
         with write_atomically(strip) as file:
             picture.save(file, format="PNG")
     files = tuple(str(path) for path in (strip, heatmap, spectrum) if path is not None)
-    wrote = tuple(f"wrote {path}" for path in files)
+    wrote = tuple(f"wrote {shown_place(path)}" for path in files)
     show(replace(found, files=files, notes=found.notes + wrote), json)

@@ -15,6 +15,7 @@ from shiftbed.cli import options as opt
 from shiftbed.cli.commands import Command, Default, Read, Study, named, study
 from shiftbed.cli.output import call, check_files, show, whole_number, whole_numbers
 from shiftbed.errors import InputError, unknown
+from shiftbed.places import shown_place
 
 predictiveness = Study(
     "Which metric predicts OOD error? Averaged correlations over (ID, OOD) pairs.",
@@ -43,7 +44,7 @@ def _predictors(function: Callable[..., Any], given: dict[str, Any]) -> None:
     found = replace(found, files=tuple(map(str, drawn.values())))
     show(found, given["json"])
     for file in () if given["json"] else found.files:
-        print(f"wrote {file}")
+        print(f"wrote {shown_place(file)}")
 
 
 predictors = Command(

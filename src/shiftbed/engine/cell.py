@@ -37,6 +37,7 @@ from shiftbed.evaluation.models.dependencies import dependencies
 from shiftbed.evaluation.perturbations import NotApplicable, Perturbing
 from shiftbed.evaluation.predict import Pixels, part_of, predict_part
 from shiftbed.labels import LabelPolicy
+from shiftbed.places import local
 from shiftbed.store import PredictionStore, StoredTestSet
 
 FILES = ("onnx", "torch", "sklearn")
@@ -243,11 +244,11 @@ def identity(
 
 def _digest(path: str) -> str:
     """Hash of a file's bytes; of its name where it cannot be read (opening it will say why)."""
-    file = Path(path)
+    file = local(path)
     if not file.is_file():
         return file.name
     about = file.stat()
-    return _digest_of(path, about.st_size, about.st_mtime_ns, about.st_ino)
+    return _digest_of(str(file), about.st_size, about.st_mtime_ns, about.st_ino)
 
 
 @lru_cache(maxsize=4096)

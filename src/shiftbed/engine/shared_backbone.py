@@ -24,6 +24,7 @@ from shiftbed.evaluation.data import Unreadable
 from shiftbed.evaluation.models import Model, TorchModel
 from shiftbed.evaluation.models.heads import Split, light
 from shiftbed.evaluation.predict import Answer, Perturb, Pixels, seen_by_model
+from shiftbed.places import only_here
 
 Rows = NDArray[np.int64]
 LEAST_GIB = 0.25
@@ -107,7 +108,7 @@ def part_features(
     if key in _features.found:
         kept: Features = _features.get(key, lambda: (None, 0), limit)
         return kept
-    path = None if folder is None else Path(folder) / f"{key}.npz"
+    path = None if folder is None else only_here(folder, "features") / f"{key}.npz"
     found = _read(path) if path is not None and path.is_file() else None
     if found is None:
         found = _computed(parts, setting, start, stop, options, perturb, backend)

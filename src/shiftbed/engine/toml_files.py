@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.places import local, there, url_of
 from shiftbed.records import Shift
 
 READING = (
@@ -45,7 +46,7 @@ def errors_in(path: str | Path) -> Iterator[None]:
 def read_toml(path: str | Path, known: Iterable[str]) -> dict[str, Any]:
     """A TOML file with these keys at the top; relative paths in it are not resolved yet."""
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        table = tomllib.loads(local(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -107,14 +108,14 @@ def beside(path: str, base: Path) -> str:
     known = near(path, base)
     if known is not None:
         return known
-    stays = "://" in path or path.startswith("~") or Path(path).is_absolute()
-    return path if stays else str(base / path)
+    stays = path.startswith("~") or Path(path).is_absolute()
+    return path if stays or url_of(path) is not None else str(base / path)
 
 
 def files_beside(options: Mapping[str, Any], base: Path) -> dict[str, Any]:
     """Options with every text that names a file beside the file as a whole path."""
     return {
-        key: str(base / value) if isinstance(value, str) and (base / value).exists() else value
+        key: str(base / value) if isinstance(value, str) and there(base / value) else value
         for key, value in options.items()
     }
 
@@ -140,7 +141,7 @@ def model_beside(spec: str, base: str | Path) -> str:
         file, more, function = name.rpartition(":") if prefix == "python" else (name, "", "")
         module = prefix == "python" and not file.endswith(".py")
         kind = prefix == "sklearn" and not file.endswith(".skops")
-        if file and not module and (not kind or (base / file).is_file()):
+        if file and not module and (not kind or there(base / file)):
             name = _file(file, base) + more + function
     parts = [_part_beside(part, base) for part in query.split("&")] if mark else []
     return f"{prefix}:{name}{mark}{'&'.join(parts)}"
@@ -152,13 +153,14 @@ def _part_beside(part: str, base: Path) -> str:
         value = _file(value, base)
     elif key == "arch":
         value = model_beside(value, base)
-    elif key in ("classes", "templates") and (base / value).is_file():
+    elif key in ("classes", "templates") and there(base / value):
         value = str(base / value)
     return key + equals + value
 
 
 def _file(path: str, base: Path) -> str:
-    return path if path.startswith("~") or Path(path).is_absolute() else str(base / path)
+    stays = path.startswith("~") or Path(path).is_absolute() or url_of(path) is not None
+    return path if stays else str(base / path)
 
 
 SHIFT_KEYS = ("name", "id", "ood", "kind", "task", "fit_on", "validation")

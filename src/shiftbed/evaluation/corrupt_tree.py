@@ -45,6 +45,7 @@ from shiftbed.evaluation.models.base import versions
 from shiftbed.evaluation.perturbations import Corrupting, parse_perturbation, spelled_out
 from shiftbed.evaluation.predict import pixels_to_float
 from shiftbed.evaluation.preprocessing import Preprocessing, as_picture
+from shiftbed.places import only_here
 
 MANIFEST = "manifest"
 ROWS = 32
@@ -116,7 +117,7 @@ def corrupt(
     """
     folder_of_frost = None if frost is None else str(frost)
     options = _Options(size, resize, format, quality, seed, folder_of_frost)
-    source, root = open_test_set(test_set), Path(folder)
+    source, root = open_test_set(test_set), only_here(folder, "a corrupted copy")
     names = spelled_out([corruptions] if isinstance(corruptions, str) else corruptions)
     if not names:
         raise InputError("give at least one corruption")

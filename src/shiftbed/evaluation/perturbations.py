@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -30,6 +29,7 @@ from shiftbed.evaluation.models import Model, TorchModel
 from shiftbed.evaluation.models.from_python import find, shown
 from shiftbed.evaluation.predict import Perturb
 from shiftbed.labels import LabelPolicy
+from shiftbed.places import local
 from shiftbed.records import Perturbation
 
 if TYPE_CHECKING:
@@ -218,10 +218,11 @@ def _severity(text: str, of: str) -> int:
 @lru_cache(maxsize=8)
 def _digest(folder: str) -> str:
     """Identity of a folder of pictures: names and contents."""
-    if not Path(folder).is_dir():
+    place = local(folder, "frost")
+    if not place.is_dir():
         raise InputError(f"{folder}: no such folder of frost pictures")
     whole = hashlib.sha256()
-    for path in sorted(Path(folder).iterdir()):
+    for path in sorted(place.iterdir()):
         if path.is_file():
             whole.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
     return f"sha256:{whole.hexdigest()}"

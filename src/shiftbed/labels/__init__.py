@@ -30,6 +30,7 @@ from shiftbed.labels.steps import (
     step_from_json,
     whole_number,
 )
+from shiftbed.places import local
 
 __all__ = [
     "HOW",
@@ -112,7 +113,7 @@ def read_class_map(path: str | Path, how: str = "max") -> "LabelPolicy":
 
     Targets that are numbers are the labels 0, 1, …
     """
-    path = Path(path)
+    path = local(path)
     try:
         if path.stat().st_size > _LIMIT:
             raise InputError(f"{path}: too large for a class map")

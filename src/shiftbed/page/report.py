@@ -15,6 +15,7 @@ from shiftbed.errors import InputError
 from shiftbed.page.document import chart_json, page
 from shiftbed.page.findings import Finding, Findings, findings
 from shiftbed.page.placing import placing
+from shiftbed.places import local, shown_place
 from shiftbed.records import Shift
 from shiftbed.results.caveats import doubts
 from shiftbed.results.plot import Missing, Source, View, gallery, open_source
@@ -49,7 +50,7 @@ class Report(Result):
         return len(self.page.encode())
 
     def tables(self) -> Iterable[Table]:
-        where = f"wrote {self.output}" if self.output else "a page, not written"
+        where = f"wrote {shown_place(self.output)}" if self.output else "a page, not written"
         said = f"{where} ({self.size / 1e6:.1f} MB, {counted(len(self.frame), 'shift')})"
         left = [f"Not in it: {one.title} ({one.reason})." for one in self.missing]
         return [Table(notes=(said, *left, *self.notes))]
@@ -125,7 +126,7 @@ def _paragraphs(opening: str | Path | Sequence[str]) -> list[str]:
     if not isinstance(opening, str | Path):
         return list(opening)
     try:
-        text = Path(opening).read_text(encoding="utf-8")
+        text = local(opening, "opening").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"opening {opening}: {error}") from None
     return [_paragraph(part) for part in text.split("\n\n") if part.strip()]

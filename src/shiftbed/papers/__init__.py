@@ -23,6 +23,7 @@ import polars as pl
 from shiftbed.display import Cell as Text
 from shiftbed.display import Result, Table, number
 from shiftbed.errors import InputError, unknown
+from shiftbed.places import local
 
 __all__ = [
     "PAPERS",
@@ -158,7 +159,7 @@ def _cells(paper: str, predictions: Sequence[str | PathLike[str]]) -> tuple[Cell
     within: Mapping[str, float] = getattr(module, "WITHIN", {})
     if predictions and not getattr(module, "TAKES_PREDICTIONS", False):
         raise InputError(f"{paper} is recomputed from its table alone; it takes no predictions")
-    values = recompute([Path(name) for name in predictions])
+    values = recompute([local(str(name)) for name in predictions])
     figures = printed(paper)
     strangers = values.keys() - {figure.key for figure in figures}
     if strangers:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shiftbed.errors import InputError, brief, shown
+from shiftbed.places import local, matching, url_of
 
 _MOST = 100_000
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -108,12 +109,18 @@ def _as_tar(path: str | Path) -> Iterator[None]:
 
 
 def expand(pattern: str) -> list[Path]:
-    """The files a pattern stands for, at least one: in the order of a range, sorted for a glob."""
-    if Path(pattern).exists():
+    """The files a pattern stands for, at least one: in the order of a range, sorted for a glob.
+
+    Those of URLs are fetched.
+    """
+    if url_of(pattern) is None and Path(pattern).exists():
         return [Path(pattern)]
     found: list[Path] = []
     for name in braces(pattern):
-        if Path(name).exists():
+        url = url_of(name)
+        if url is not None:
+            found += map(local, matching(url) if glob.has_magic(url) else [url])
+        elif Path(name).exists():
             found.append(Path(name))
         elif glob.has_magic(name):
             found += map(Path, sorted(glob.glob(name)))

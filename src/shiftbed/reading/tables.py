@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief, shown
+from shiftbed.places import local
 from shiftbed.reading.streams import delimited_rows
 
 LIMIT = 4 * 2**30
@@ -87,12 +88,13 @@ def read_bytes(path: str | Path) -> bytes:
     if "\0" in str(path):
         raise InputError(f"{str(path)!r} is not the name of a file")
     try:
-        mode = Path(path).stat().st_mode
+        there = local(path)
+        mode = there.stat().st_mode
         if stat.S_ISDIR(mode):
             raise InputError(f"{path}: a directory, not a file")
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
             raise InputError(f"{path}: not a file")
-        with Path(path).open("rb") as file:
+        with there.open("rb") as file:
             data = file.read(LIMIT + 1)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None

@@ -16,6 +16,7 @@ from shiftbed import catalogue
 from shiftbed.catalogue import DomainTask, KnownShift, TestSetEntry
 from shiftbed.display import Cell, Result, Table, counted, percent, records, schema
 from shiftbed.errors import unknown
+from shiftbed.places import only_here
 from shiftbed.records import KINDS
 from shiftbed.testbed import PUBLISHED, Source, Testbed, open_testbed, published
 
@@ -269,7 +270,7 @@ def check_data(directory: str | Path) -> DataCheck:
     """Recognise test sets of the catalogue in a directory, at any depth to four."""
     from shiftbed.evaluation.data.authors.recognise import gaps, recognise
 
-    found = recognise(Path(directory))
+    found = recognise(only_here(directory, "what is searched"))
     trees = [catalogue.find(one.name).tree for one in found]
     rows = [
         (one.name, one.spec, one.complete, one.images, one.expected, list(one.missing), tree)

@@ -23,6 +23,7 @@ from typing import Any
 
 from shiftbed.analysis.consistency import FrameSets, frame_sets
 from shiftbed.errors import InputError
+from shiftbed.places import local
 
 _LIMIT = 1 << 28
 _FAULTS = frozenset(
@@ -99,7 +100,7 @@ def _number(frame: str) -> int:
 
 def read_frame_files(paths: Iterable[str | Path]) -> FrameFiles:
     """Read the metadata of one test set, given in any number of files."""
-    read = [(Path(path), _read(Path(path))) for path in paths]
+    read = [(Path(path), _read(local(path))) for path in paths]
     by_kind: dict[str, list[tuple[Path, Any]]] = {}
     for path, value in read:
         by_kind.setdefault(_kind(path, value), []).append((path, value))

@@ -22,6 +22,7 @@ from shiftbed.analysis.similarity import (
 from shiftbed.analysis.similarity import similarity as count_similarity
 from shiftbed.display import Row, Table, number, p_value, percent, points, records
 from shiftbed.errors import InputError
+from shiftbed.places import url_of
 from shiftbed.results.charts import Charted
 from shiftbed.results.hard_examples import difficulty_table, unsolved_tables
 from shiftbed.results.joint_answers import JointAnswers, Source, matched, open_answers
@@ -277,7 +278,7 @@ def _closeness(
     """The triplets against another file or, if there is no such file, another setting."""
     name = str(other)
     setting = isinstance(other, str) and not (
-        Path(name).exists() or "://" in name or name.endswith(".npz")
+        url_of(name) is not None or Path(name).exists() or name.endswith(".npz")
     )
     ood = open_answers(source, name) if setting else open_answers(other)
     first, second = matched(answers, ood)

@@ -6,6 +6,7 @@ it, now or later, without running a model again.
 
 from shiftbed.store.answers import Answers, frames, read_answers
 from shiftbed.store.check import Problem, collect_garbage, verify
+from shiftbed.store.files import is_store
 from shiftbed.store.parts import part_from_logits, part_from_top
 from shiftbed.store.relabel import UNDECIDED, UNREADABLE, Decided, twin_answers
 from shiftbed.store.store import PredictionStore, StoredTestSet
@@ -23,6 +24,7 @@ __all__ = [
     "collect_garbage",
     "common_classes",
     "frames",
+    "is_store",
     "make_twin",
     "part_from_logits",
     "part_from_top",

@@ -1,19 +1,23 @@
 """Where a store's files live: a local directory, or anything fsspec can reach.
 
 A seam of few methods. Local files are written to a temporary name, synced and renamed; an object
-store's put is atomic by itself.
+store's put is atomic by itself, and tried again where the other side is busy or cut off.
 """
 
 import fcntl
 import os
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from shiftbed.atomic import abandoned, write_atomically
-from shiftbed.errors import InputError
+from shiftbed.atomic import abandoned, temporary_name, write_atomically
+from shiftbed.errors import InputError, Unreachable, WriteError, brief
+from shiftbed.places import file_system, path_of, patiently, url_of
+
+T = TypeVar("T")
 
 
 class Files(Protocol):
@@ -23,7 +27,17 @@ class Files(Protocol):
 
     def read(self, name: str) -> bytes: ...
 
+    def read_if_there(self, name: str) -> bytes | None: ...
+
+    def read_many(self, names: list[str]) -> list[bytes]:
+        """Several files, side by side where each takes a while to arrive."""
+        ...
+
     def write(self, name: str, data: bytes) -> None: ...
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file unless it is there; whether it was written. One of two writers wins."""
+        ...
 
     def below(self, folder: str) -> list[str]:
         """All files below a folder, sorted; temporary files are not among them."""
@@ -54,9 +68,35 @@ class LocalFiles:
     def read(self, name: str) -> bytes:
         return (self._root / name).read_bytes()
 
+    def read_if_there(self, name: str) -> bytes | None:
+        try:
+            return self.read(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def read_many(self, names: list[str]) -> list[bytes]:
+        return [self.read(name) for name in names]
+
     def write(self, name: str, data: bytes) -> None:
         with write_atomically(self._root / name) as file:
             file.write(data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        folder, _, own = name.rpartition("/")
+        whole = f"{folder or '.'}/{temporary_name(own)}"  # linked to its name, or not
+        self.write(whole, data)
+        try:
+            os.link(self._root / whole, self._root / name)
+            return True
+        except FileExistsError:
+            return False
+        except OSError:  # a disk without links
+            if self.exists(name):
+                return False
+            self.write(name, data)
+            return True
+        finally:
+            self.remove(whole)
 
     def below(self, folder: str) -> list[str]:
         found = []
@@ -119,10 +159,21 @@ class MemoryFiles:
         self._data: dict[str, bytes] = {}
 
     def read(self, name: str) -> bytes:
+        if name not in self._data:
+            raise FileNotFoundError(name)
         return self._data[name]
+
+    def read_if_there(self, name: str) -> bytes | None:
+        return self._data.get(name)
+
+    def read_many(self, names: list[str]) -> list[bytes]:
+        return [self.read(name) for name in names]
 
     def write(self, name: str, data: bytes) -> None:
         self._data[name] = data
+
+    def create(self, name: str, data: bytes) -> bool:
+        return self._data.setdefault(name, data) is data
 
     def below(self, folder: str) -> list[str]:
         return sorted(name for name in self._data.copy() if name.startswith(f"{folder}/"))
@@ -150,38 +201,87 @@ class RemoteFiles:
     """A folder of an fsspec filesystem, such as ``s3://bucket/store`` or ``memory://store``."""
 
     def __init__(self, root: str, **options: Any) -> None:
-        try:
-            import fsspec
-        except ImportError:
-            raise InputError(
-                f"store {root} needs fsspec: pip install 'shiftbed[evaluate]'"
-            ) from None
-        self.root = root
-        self._files, self._path = fsspec.core.url_to_fs(root, **options)
+        self.root = root.rstrip("/")
+        self._files, self._path = file_system(root, **options)
 
     def _at(self, name: str) -> str:
-        return f"{self._path.rstrip('/')}/{name}"
+        return f"{self._path}/{name}"
+
+    def _do(self, work: Callable[[], T], name: str) -> T:
+        """A request, with patience; what the other side refuses for good is the user's."""
+        try:
+            return patiently(work, f"{self.root}/{name}")
+        except (PermissionError, NotImplementedError) as error:
+            raise InputError(f"{self.root}/{name}: {brief(error)}") from None
 
     def read(self, name: str) -> bytes:
-        return bytes(self._files.cat_file(self._at(name)))
+        return bytes(self._do(lambda: self._files.cat_file(self._at(name)), name))
+
+    def read_if_there(self, name: str) -> bytes | None:
+        try:
+            return self.read(name)
+        except FileNotFoundError:
+            return None
+
+    def read_many(self, names: list[str]) -> list[bytes]:
+        found: list[bytes] = []
+        for first in range(0, len(names), 256):
+            several = [self._at(name) for name in names[first : first + 256]]
+            data = self._do(partial(self._files.cat, several), names[first])
+            found += [data] if isinstance(data, bytes) else [data[one] for one in several]
+        return found
 
     def write(self, name: str, data: bytes) -> None:
-        target = self._at(name)
-        self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
-        self._files.pipe_file(target, data)
+        try:
+            self._do(lambda: self._put(name, data), name)
+        except Unreachable as error:
+            raise WriteError(f"cannot write {error}") from None
+        except FileNotFoundError as error:
+            raise InputError(f"cannot write {self.root}/{name}: {brief(error)}") from None
+
+    def _put(self, name: str, data: bytes, **how: Any) -> None:
+        if not self._has_buckets:
+            self._files.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
+        self._files.pipe_file(self._at(name), data, **how)
+
+    @property
+    def _has_buckets(self) -> bool:
+        """Whether folders are parts of names only, and need not be made."""
+        protocol = self._files.protocol
+        known = {protocol} if isinstance(protocol, str) else set(protocol)
+        return bool(known & {"s3", "s3a", "gs", "gcs"})
+
+    def create(self, name: str, data: bytes) -> bool:
+        """By a conditional request where the store knows one."""
+        try:
+            self._do(lambda: self._put(name, data, mode="create"), name)
+            return True
+        except FileExistsError:  # perhaps by a try of ours whose answer was lost
+            return self.read_if_there(name) == data
+        except (TypeError, ValueError):
+            if self.exists(name):
+                return False
+            self.write(name, data)
+            return True
 
     def below(self, folder: str) -> list[str]:
-        if not self._files.exists(self._at(folder)):
-            return []
         start = len(self._at(""))
-        return sorted(str(name)[start:] for name in self._files.find(self._at(folder)))
+
+        def names() -> list[str]:
+            self._files.invalidate_cache()
+            try:
+                return [str(name) for name in self._files.find(self._at(folder))]
+            except FileNotFoundError:
+                return []
+
+        return sorted(name[start:] for name in self._do(names, folder))
 
     def exists(self, name: str) -> bool:
-        return bool(self._files.exists(self._at(name)))
+        return bool(self._do(lambda: self._files.exists(self._at(name)), name))
 
     def remove(self, name: str) -> None:
-        if self.exists(name):
-            self._files.rm_file(self._at(name))
+        with suppress(FileNotFoundError):
+            self._do(lambda: self._files.rm_file(self._at(name)), name)
 
     def move(self, name: str, to: str) -> None:
         self.write(to, self.read(name))
@@ -202,10 +302,15 @@ class RemoteFiles:
         return []
 
 
+def is_store(place: str | Path) -> bool:
+    """Whether that is a store rather than a file: a directory, or a URL with a store in it."""
+    url = url_of(place)
+    return path_of(place).is_dir() if url is None else RemoteFiles(url).exists("store.json")
+
+
 def open_files(path: str | Path | None, **options: Any) -> LocalFiles | RemoteFiles | MemoryFiles:
     """A directory for a plain path, an fsspec filesystem for a URL, memory for nothing."""
     if path is None:
         return MemoryFiles()
-    if "://" in str(path):
-        return RemoteFiles(str(path), **options)
-    return LocalFiles(path)
+    url = url_of(path)
+    return LocalFiles(path_of(path)) if url is None else RemoteFiles(url, **options)

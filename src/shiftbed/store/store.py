@@ -79,10 +79,10 @@ class PredictionStore:
         self._read_batches: dict[str, list[dict[str, Any]]] = {}
         self.damage: dict[str, str] = {}
         """What was found damaged and left out while reading, by file."""
-        if self.files.exists("store.json"):
-            found = self.read_json("store.json").get("format")
-            if found != FORMAT:
-                raise InputError(f"{path}: store format {found!r}, expected {FORMAT}")
+        about = self._json_if_there("store.json")
+        self._made = about is not None
+        if about is not None and about.get("format") != FORMAT:
+            raise InputError(f"{path}: store format {about.get('format')!r}, expected {FORMAT}")
 
     @property
     def in_memory(self) -> bool:
@@ -94,14 +94,15 @@ class PredictionStore:
         if isinstance(path, PredictionStore):
             return path
         store = cls(path, **options)
-        if not store.files.exists("store.json"):
+        if not store._made:
             raise InputError(f"{path}: no prediction store there")
         return store
 
     def begin(self) -> None:
         """Make the store, if it is not there."""
-        if not self.files.exists("store.json"):
-            self.files.write("store.json", sealed({"format": FORMAT}))
+        if not self._made:
+            self.files.create("store.json", sealed({"format": FORMAT}))
+            self._made = True
 
     def _write(self, name: str, data: bytes) -> None:
         self.begin()
@@ -115,8 +116,15 @@ class PredictionStore:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A record, refused if it is not what was written; older ones have no checksum."""
+        return self._opened(name, self.files.read(name))
+
+    def _json_if_there(self, name: str) -> dict[str, Any] | None:
+        data = self.files.read_if_there(name)
+        return None if data is None else self._opened(name, data)
+
+    def _opened(self, name: str, data: bytes) -> dict[str, Any]:
         try:
-            return opened(self.files.read(name))
+            return opened(data)
         except Damaged as error:
             raise self._damaged(name, str(error)) from None
 
@@ -204,8 +212,7 @@ class PredictionStore:
         return there is not None
 
     def _test_set_json(self, setting: str) -> dict[str, Any] | None:
-        name = f"test_sets/setting={encode(setting)}.json"
-        return self.read_json(name) if self.files.exists(name) else None
+        return self._json_if_there(f"test_sets/setting={encode(setting)}.json")
 
     def test_set(self, setting: str) -> StoredTestSet:
         about = self._test_set_json(setting)
@@ -232,7 +239,7 @@ class PredictionStore:
 
     def _test_sets(self) -> list[dict[str, Any]]:
         names = [n for n in self.files.below("test_sets") if n.endswith(".json")]
-        return [self.read_json(name) for name in names]
+        return [self._opened(*one) for one in zip(names, self.files.read_many(names), strict=True)]
 
     def records(self) -> dict[str, Setting]:
         """What every setting is; of an older store, what its shifts and cells say of it."""
@@ -257,7 +264,7 @@ class PredictionStore:
         self.write_json("testbed.json", about)
 
     def about(self) -> dict[str, Any]:
-        return self.read_json("testbed.json") if self.files.exists("testbed.json") else {}
+        return self._json_if_there("testbed.json") or {}
 
     # --- cells -------------------------------------------------------------------------------
 
@@ -282,9 +289,9 @@ class PredictionStore:
             self._write(f"cells/batch-{name}.json", data)
 
     def cell(self, model: str, setting: str) -> dict[str, Any] | None:
-        name = _cell(model, setting)
-        if self.files.exists(name):
-            return self._learn(self.read_json(name))
+        own = self._json_if_there(_cell(model, setting))
+        if own is not None:
+            return self._learn(own)
         found = self._batches().get((model, setting))
         return None if found is None else self._learn(found)
 

@@ -6,7 +6,8 @@ from importlib import resources
 from pathlib import Path
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.store import PredictionStore
+from shiftbed.places import local
+from shiftbed.store import PredictionStore, is_store
 from shiftbed.testbed.families import families, family_of
 from shiftbed.testbed.files import read_testbed, write_testbed
 from shiftbed.testbed.record import Testbed
@@ -56,13 +57,16 @@ Source = str | Path | Testbed | PredictionStore
 
 
 def recognise(source: Source) -> Testbed | PredictionStore | Path:
-    """A published testbed by its name or a store by its path, opened; the path of another file."""
+    """A published testbed by its name or a store by its path, opened; the path of another file.
+
+    A file at a URL is fetched.
+    """
     if isinstance(source, Testbed | PredictionStore):
         return source
     name = str(source)
     if name in PUBLISHED:
         return published(name)
-    return PredictionStore.existing(name) if "://" in name or Path(name).is_dir() else Path(name)
+    return PredictionStore.existing(name) if is_store(name) else local(name)
 
 
 def open_testbed(source: Source) -> Testbed:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
 from shiftbed.errors import InputError
+from shiftbed.places import local
 from shiftbed.records import ImageResults, Setting, Shift, older_setting
 from shiftbed.testbed.record import Testbed
 
@@ -73,7 +74,7 @@ def _pack(testbed: Testbed, rows: Any, columns: Any) -> list[bytes | None]:
 
 def is_testbed(path: str | Path) -> bool:
     """Whether a file is a testbed file, by its contents; one that cannot be read is refused."""
-    path = Path(path)
+    path = local(path)
     try:
         with path.open("rb") as file:
             if file.read(4) != b"PAR1":
@@ -87,7 +88,7 @@ def is_testbed(path: str | Path) -> bool:
 
 def read_testbed(path: str | Path) -> Testbed:
     """Read a testbed file, refusing anything that is not one."""
-    path = Path(path)
+    path = local(path)
     try:
         data = io.BytesIO(path.read_bytes())
         text = pl.read_parquet_metadata(data).get("shiftbed")

@@ -209,7 +209,7 @@ def difficulty(
         }
     )
     if output is not None:
-        with write_atomically(Path(output)) as file:
+        with write_atomically(output) as file:
             write = frame.write_parquet if Path(output).suffix == ".parquet" else frame.write_csv
             write(file)
     return Difficulty(

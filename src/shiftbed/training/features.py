@@ -18,6 +18,7 @@ from shiftbed.atomic import write_atomically
 from shiftbed.evaluation.backends import exported_features
 from shiftbed.evaluation.models import heads
 from shiftbed.evaluation.models.heads import HeadOnly, caught
+from shiftbed.places import only_here
 from shiftbed.training.networks import Network
 from shiftbed.training.recipe import canonical
 
@@ -100,7 +101,7 @@ def cached_features(
     parts = [backbone, network.preprocessing.describe(), fingerprint]
     parts += [] if backend == "torch" else [backend]
     name = hashlib.sha256(canonical(parts).encode()).hexdigest()[:24]
-    path = Path(folder) / f"{name}.npy"
+    path = only_here(folder, "a folder of features") / f"{name}.npy"
     if path.is_file():
         kept: Floats = np.load(path, allow_pickle=False)
         return kept

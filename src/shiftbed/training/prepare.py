@@ -17,6 +17,7 @@ from shiftbed.evaluation.data import TestSet, batches, open_test_set
 from shiftbed.evaluation.data.parts import TRAINING, part_rows, ranked
 from shiftbed.evaluation.data.tars import TarImages
 from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.places import local
 from shiftbed.training.select import (
     class_rows,
     difficulty_rows,
@@ -204,7 +205,7 @@ def open_data(spec: DataSpec) -> TestSet:
 
     The last ones stay open: their contents are hashed once, not for every job.
     """
-    about = None if spec.exclude is None else _seen(Path(spec.exclude))
+    about = None if spec.exclude is None else _seen(local(spec.exclude))
     key = (repr(spec), about)
     if key not in _trained_on:
         for old in list(_trained_on)[: -_MOST_OPEN + 1]:
@@ -231,7 +232,7 @@ def _opened_data(spec: DataSpec) -> TestSet:
         mine[_rows(test_set, TRAINING, spec.held_out, spec.validation)] = True
         left &= mine
     if spec.exclude is not None:
-        left &= ~_excluded(Path(spec.exclude), test_set)
+        left &= ~_excluded(local(spec.exclude), test_set)
     return test_set if left.all() else test_set.subset(left)
 
 

@@ -36,6 +36,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.checkpoints import read_state, refusal
 from shiftbed.evaluation.models.spec import Request, Spec
+from shiftbed.places import local, only_here
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.training.augment import label_of
 from shiftbed.training.networks import Network, make_network
@@ -49,7 +50,7 @@ class RunFolder:
     """The folder of one run."""
 
     def __init__(self, runs: str | Path, id: str) -> None:
-        self.path = Path(runs) / id
+        self.path = only_here(runs, "a folder of runs") / id
 
     def weights(self, step: int) -> Path:
         """Where the weights after a step are."""
@@ -410,7 +411,7 @@ def _read(spec: Spec, device: str = "cpu") -> tuple[TrainTask, int, dict[str, An
     for key in spec.query:
         if key != "step":
             raise InputError(f"{spec.text}: only ?step=N may follow, got {key!r}")
-    path = Path(spec.name)
+    path = local(spec.name, spec.text)
     folder = RunFolder(path.parent, path.name)
     try:
         about, done = folder.read("job"), folder.read("done")

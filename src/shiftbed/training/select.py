@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.parts import exact, of_each_class, ranked
+from shiftbed.places import local
 
 Rows = NDArray[np.int64]
 T = TypeVar("T")
@@ -107,7 +108,7 @@ def mix_counts(
 
 def read_column(path: str | Path, column: str, what: str) -> pl.DataFrame:
     """The columns ``example`` (as texts) and ``column`` of a CSV or Parquet file of ``what``."""
-    file = Path(path)
+    file = local(path)
     if not file.is_file():
         raise InputError(f"{what}: {path}: no such file")
     try:

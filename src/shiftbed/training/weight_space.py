@@ -28,6 +28,7 @@ from shiftbed.evaluation.models import Model, TorchModel, model, resolve
 from shiftbed.evaluation.models.checkpoints import existing, fit
 from shiftbed.evaluation.models.modules import Normalised
 from shiftbed.evaluation.models.spec import Spec, sidecar_of
+from shiftbed.places import local
 from shiftbed.records import Shift
 from shiftbed.results.scores import score_table
 from shiftbed.store import PredictionStore
@@ -72,14 +73,14 @@ class WeightsLine:
                     f"{text}: weights to mix are a state dict with its architecture, "
                     "torch:FILE?arch=timm:NAME; exported programs cannot be mixed"
                 )
-            return cls(architecture=("torch", "", query), file=Path(spec.name))
+            return cls(architecture=("torch", "", query), file=local(spec.name))
         if "weights" not in spec.query:
             raise InputError(
                 f"{text}: names no file of weights; write torch:FILE?arch=PREFIX:NAME or "
                 "PREFIX:NAME?weights=FILE"
             )
         rest = "&".join(part for part in query.split("&") if not part.startswith("weights="))
-        return cls(architecture=(spec.prefix, spec.name, rest), file=Path(spec.query["weights"]))
+        return cls(architecture=(spec.prefix, spec.name, rest), file=local(spec.query["weights"]))
 
     def write(self, state: Weights, file: Path) -> Path:
         """Weights, and beside them the preprocessing that lies beside the line's own file."""

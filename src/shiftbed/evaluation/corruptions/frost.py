@@ -7,7 +7,6 @@ published ones only if the published pictures are given as a folder.
 """
 
 from functools import lru_cache
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -17,6 +16,7 @@ from PIL import Image
 from shiftbed.errors import InputError
 from shiftbed.evaluation.corruptions.kernels import f, loose
 from shiftbed.evaluation.corruptions.philox import Keys, fill_normals, uniforms
+from shiftbed.places import local
 
 Texture = NDArray[np.float32]  # (H, W, 3)
 
@@ -67,9 +67,10 @@ def synthesize() -> tuple[Texture, ...]:
 @lru_cache(maxsize=4)
 def read_frost(folder: str) -> tuple[Texture, ...]:
     """The pictures of a folder, sorted by name, as [0, 1] RGB."""
-    if not Path(folder).is_dir():
+    place = local(folder, "frost")
+    if not place.is_dir():
         raise InputError(f"frost pictures: {folder} is not a folder")
-    found = sorted(p for p in Path(folder).iterdir() if p.suffix.lower() in SUFFIXES)
+    found = sorted(p for p in place.iterdir() if p.suffix.lower() in SUFFIXES)
     if not found:
         raise InputError(f"frost pictures: none in {folder}, expected {', '.join(SUFFIXES)}")
     if len(found) > MOST_PICTURES:

@@ -30,6 +30,7 @@ from shiftbed.evaluation.data.raw_examples import (
 )
 from shiftbed.evaluation.data.tars import read_tars
 from shiftbed.evaluation.data.test_set import TestSet
+from shiftbed.places import local
 from shiftbed.reading.streams import expand
 
 _FORMATS = (
@@ -151,12 +152,12 @@ def _find(spec: object, options: Options) -> tuple[str, RawExamples]:
 
 
 def _find_path(spec: str, options: Options) -> tuple[str, RawExamples]:
-    if "://" in spec or spec.startswith("pipe:"):
-        raise InputError(f"{shown(spec)}: only files on this machine are read; download them first")
+    if spec.startswith("pipe:"):
+        raise InputError(f"{shown(spec)}: commands are not run; download the files first")
     head, colon, prefix = spec.rpartition(".npz:")
     if colon:
         return prefix, read_arrays(_existing(head + ".npz"), prefix, options)
-    if not os.path.lexists(spec) and any(mark in spec for mark in "*?[{"):
+    if "\0" not in spec and not os.path.lexists(spec) and any(mark in spec for mark in "*?[{"):
         paths = expand(spec)
         return _common(paths), _find_files(paths, options)
     path = _existing(spec)
@@ -211,7 +212,7 @@ def _needing(library: str, module: str) -> Any:
 
 
 def _existing(spec: str) -> Path:
-    path = Path(spec)
+    path = Path(spec) if "\0" in spec else local(spec, "test set")
     if "\0" in spec or not path.exists():
         raise InputError(f"{shown(spec)}: no such file or directory; expected {_FORMATS}")
     return path

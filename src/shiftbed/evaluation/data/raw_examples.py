@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from shiftbed.catalogue.maps import imagenet_synsets
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data.images import Images
+from shiftbed.places import local
 
 IMAGENET = "imagenet-1k"
 """The name under which the 1,000 synsets are given as ``classes``."""
@@ -164,7 +165,7 @@ def read_classes(classes: str | Path | Sequence[str] | None) -> tuple[str, ...] 
         return imagenet_synsets()
     if isinstance(classes, (str, Path)):
         try:
-            text = Path(classes).read_text("utf-8-sig")
+            text = local(classes).read_text("utf-8-sig")
         except (OSError, ValueError) as error:
             raise InputError(
                 f"classes: {shown(str(classes))} is neither {IMAGENET!r} nor a readable file with "
@@ -188,7 +189,7 @@ def label_sets_of(
     read: Any = given
     if isinstance(given, (str, Path)):
         try:
-            read = json.loads(Path(given).read_text("utf-8"))
+            read = json.loads(local(given).read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"{given}: expected a JSON file of label sets: {error}") from None
     bases = [Path(example).name for example in found.examples]

@@ -9,7 +9,6 @@ import hashlib
 import io
 import os
 import pickle
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief
+from shiftbed.places import cache_folder, local
 from shiftbed.store.files import LocalFiles
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _LIGHTNING = "pytorch-lightning_version"
 
 def existing(path: str | PathLike[str], what: str) -> Path:
     """A file that is there, or an error that names it."""
-    found = Path(path).expanduser()
+    found = local(os.fspath(path), what).expanduser()
     if not found.is_file():
         reason = "a directory, not a file" if found.is_dir() else "no such file"
         raise InputError(f"{what}: {path}: {reason}")
@@ -258,20 +258,6 @@ def _missing(what: str, source: str, place: Path, reason: str | None, instead: s
         f"Get {place.name} of {source} and put it at {place}, or {instead}; "
         "'?pretrained=false' takes random weights"
     )
-
-
-def cache_folder() -> Path:
-    """``$SHIFTBED_CACHE``, or ``shiftbed`` in the platform's folder for caches."""
-    given = os.environ.get("SHIFTBED_CACHE")
-    if given:
-        return Path(given).expanduser()
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "shiftbed"
 
 
 def remembered(name: str, compute: Callable[[], NDArray[Any]]) -> NDArray[Any]:

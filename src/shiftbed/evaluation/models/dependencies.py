@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from shiftbed.evaluation.models.checkpoints import digest
+from shiftbed.places import local
 
 _WEIGHTS = (".pt", ".pth", ".safetensors", ".skops", ".onnx")
 
@@ -35,16 +36,16 @@ def dependencies(source: str) -> dict[str, str]:
     if prefix == "python":
         found += code_files(name)
     if prefix == "onnx" or name.endswith(".onnx"):
-        found += external_data(Path(name))
+        found += external_data(local(name))
     if prefix == "run":
         found += [
-            p for p in sorted(Path(name).glob("*")) if p.suffix in _WEIGHTS or p.stem == "job"
+            p for p in sorted(local(name).glob("*")) if p.suffix in _WEIGHTS or p.stem == "job"
         ]
     for _, value in parse_qsl(query):
         if value.startswith("python:"):
             found += code_files(value.removeprefix("python:"))
-        elif Path(value).is_file():
-            found.append(Path(value))
+        elif local(value).is_file():
+            found.append(local(value))
     return {_label(path): digest(path) for path in dict.fromkeys(found) if path.is_file()}
 
 

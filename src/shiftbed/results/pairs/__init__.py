@@ -76,18 +76,18 @@ def _opened(
     if isinstance(source, str | Path):
         found = recognise(source)
         is_file = isinstance(found, Path) and found.is_file() and is_testbed(found)
-        source = read_testbed(path) if is_file else found
+        source = read_testbed(found) if isinstance(found, Path) and is_file else found
     if isinstance(source, Testbed):
         return pairs_from_testbed(source, kinds=kinds, also=also, checkpoint=checkpoint)
     if also:
         raise InputError("further settings can be named for a testbed only")
     if isinstance(source, PredictionStore):
         return pairs_from_store(source, kinds=kinds, checkpoint=checkpoint)
-    if isinstance(source, Path) and not path.exists():
+    if isinstance(source, Path) and not source.exists():
         if path.suffix or "/" in name:
             raise InputError(f"{name}: no such file or store")
         raise unknown("testbed", name, PUBLISHED)
-    given = read_pairs(path) if isinstance(source, Path) else source
+    given = read_pairs(source) if isinstance(source, Path) else source
     pairs = held_out(networks_in(given, checkpoint))
     known = sorted({pair.kind for pair in pairs})
     for one in kinds or ():

@@ -21,6 +21,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.data.authors import domains, imagenet, small_images, videos
 from shiftbed.evaluation.data.raw_examples import Labels, RawExamples, encode
 from shiftbed.evaluation.data.test_set import TestSet
+from shiftbed.places import local, url_of
 
 __all__ = ["Examined", "examine", "label_digest", "split_spec"]
 
@@ -70,6 +71,8 @@ class Examined(NamedTuple):
 def examine(name: str, path: str, *, called: str | None = None) -> Examined:
     """The test set of that name in the catalogue, from its authors' layout at ``path``."""
     entry = find(name)
+    if path and url_of(path) is not None:
+        path = str(local(path, name))
     if entry.layout == "digits":
         found = small_images.read_digits(entry, Path(path) if path else None)
     else:
