@@ -8,6 +8,7 @@ import typer
 
 from shiftbed.display import Result
 from shiftbed.errors import InputError
+from shiftbed.places import shown_place, url_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,7 +36,14 @@ def call(function: Callable[..., T], given: Mapping[str, Any], **changed: Any) -
     3
     """
     options = {**given, **changed, "json": None}
-    return function(**{k: v for k, v in options.items() if v is not None and v != []})
+    return function(**{k: _given(v) for k, v in options.items() if v is not None and v != []})
+
+
+def _given(value: Any) -> Any:
+    """An option's value; a URL that was read as a path has its two slashes again."""
+    if isinstance(value, list):
+        return [_given(one) for one in value]
+    return shown_place(value) if isinstance(value, Path) and url_of(value) else value
 
 
 def check_files(output: Path | None, *figures: Path | None) -> None:

@@ -186,8 +186,7 @@ def prepare(
         **_provenance(),
         **model.details,
     }
-    store.write_cell(model.name, setting.id, record)
-    return record
+    return store.begin_cell(model.name, setting.id, record)
 
 
 def check_applicable(

@@ -20,6 +20,7 @@ from shiftbed.importing.parts import FileResults, of_predictions
 from shiftbed.importing.predictions import Predictions, parse_predictions
 from shiftbed.importing.timm_openclip import detect, read_open_clip, read_timm, timm_setting
 from shiftbed.importing.units import Unit, Units, check_units
+from shiftbed.places import shown_place
 from shiftbed.reading.tables import TextTable, is_archive, read_bytes, read_table, table_of
 from shiftbed.records import Shift
 from shiftbed.store import PredictionStore
@@ -201,7 +202,9 @@ def save_testbed(testbed: Testbed, path: str | Path) -> SavedTestbed:
         },
         schema={"setting": pl.String, "models": pl.Int64, "n": pl.Int64, "per_image": pl.Boolean},
     )
-    return SavedTestbed(frame=frame, testbed=testbed, file=str(path), citation=testbed.citation)
+    return SavedTestbed(
+        frame=frame, testbed=testbed, file=shown_place(path), citation=testbed.citation
+    )
 
 
 def _check(

@@ -57,7 +57,7 @@ class Report(Result):
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "output": None if self.output is None else str(self.output),
+            "output": None if self.output is None else shown_place(self.output),
             "bytes": self.size,
             "lines": self.frame.to_dicts(),
             "findings": [{"level": how, "text": text} for how, text in self.findings.sentences],

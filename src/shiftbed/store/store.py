@@ -272,6 +272,18 @@ class PredictionStore:
         """The cell's provenance record, replacing an older one."""
         self.write_json(_cell(model, setting), self._record(model, setting, record))
 
+    def begin_cell(self, model: str, setting: str, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Write a cell's first record, unless another writer was faster: then theirs holds."""
+        self.begin()
+        whole = self._record(model, setting, record)
+        if self.files.create(_cell(model, setting), sealed(whole)):
+            return whole
+        there = self.cell(model, setting) or {}
+        if "backend" not in there:  # it failed before it could begin
+            self.write_cell(model, setting, record)
+            return whole
+        return there
+
     def _record(self, model: str, setting: str, record: Mapping[str, Any]) -> dict[str, Any]:
         """With the checksums of its parts once the cell is complete."""
         whole = {"model": model, "setting": setting, **record}
