@@ -28,6 +28,8 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):(/+)(.*)", re.DOTALL)
 _SECRET = re.compile(r"(?i)(signature|credential|token|secret|password|api_?key)[^=&]*=")
 PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Seconds between the tries of a request, give or take a half."""
+PATIENCE = 30.0
+"""Seconds after which a request that fails is not tried again: libraries have their own tries."""
 _FINAL = (
     *(FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError),
     NotImplementedError,
@@ -130,7 +132,8 @@ def file_system(url: str, **options: Any) -> tuple[Any, str]:
 
 def patiently(work: Callable[[], T], what: str) -> T:
     """What ``work`` returns; tried again when the other side is slow, busy or cut off."""
-    for pause in (*PAUSES, None):
+    begun = time.monotonic()
+    for tries, pause in enumerate((*PAUSES, None), 1):
         try:
             return work()
         except _FINAL:
@@ -142,8 +145,7 @@ def patiently(work: Callable[[], T], what: str) -> T:
             passing = isinstance(error, OSError) or library in ("aiohttp", "botocore", "asyncio")
             if not passing:
                 raise
-            if pause is None:
-                tries = len(PAUSES) + 1
+            if pause is None or time.monotonic() - begun > PATIENCE:
                 raise Unreachable(f"{what}: {brief(error)} (tried {tries} times)") from None
             time.sleep(pause * random.uniform(0.5, 1.5))
     raise AssertionError("not reached")
