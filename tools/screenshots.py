@@ -155,7 +155,11 @@ def views(folder: Path, store: str | None) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", help="a prediction store for the charts that need one")
+    parser.add_argument(
+        "--store",
+        default=DEMO if Path(DEMO).is_dir() else None,
+        help=f"a prediction store for the charts that need one (default: {DEMO})",
+    )
     parser.add_argument("--only", choices=("report", "gallery"))
     parser.add_argument("--name", default="", help="of the gallery: pictures with this in the name")
     options = parser.parse_args()
