@@ -178,7 +178,7 @@ def attack_study(store: Source, *, seed: int, bootstrap: int) -> FactorStudy:
         raise InputError("no network was attacked")
     some = []
     for pair in pairs:
-        met = np.isfinite([pair.column(name) for name in attacks]).all(axis=0)
+        met = np.isfinite(np.stack([pair.column(name) for name in attacks], axis=1)).all(axis=1)
         left = tuple(name for name, here in zip(pair.models, met, strict=True) if not here)
         some.append(keep(pair, met, {"networks that were not attacked": left}))
     columns = [*COLUMNS, *attacks]
