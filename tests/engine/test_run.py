@@ -14,6 +14,7 @@ from shiftbed.engine.cell import identity
 from shiftbed.engine.plan import PART, ModelSpec, ranges
 from shiftbed.engine.run import plan, run_spec
 from shiftbed.engine.testbed_file import read_testbed_toml
+from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore, verify
 from tools.kill_fifty import kill_and_compare, make_testbed, predictions, start
 
@@ -189,3 +190,15 @@ def test_a_killed_worker_is_replaced(tmp_path):
     assert parent.wait(timeout=120) == 0
     assert killed
     assert verify(PredictionStore(path.parent / "store")) == []
+
+
+def test_shards_without_a_coordinator_do_it_all_once(testbed):
+    spec = read_testbed_toml(testbed)
+    done = [run_spec(spec, shard=f"{i}/3") for i in (3, 1, 2)]
+    assert sorted(len(one.complete) for one in done) == [1, 1, 2]
+    assert sum(one.images for one in done) == 4 * 2500
+    assert verify(PredictionStore(spec.store)) == []
+    assert run_spec(spec).images == 0
+    for bad in ("0/3", "4/3", "1", "a/b", "-1/3"):
+        with pytest.raises(InputError, match="expected i/n"):
+            run_spec(spec, shard=bad)

@@ -23,6 +23,9 @@ def run(
     runner: opt.Runner = "local",
     workers: opt.Workers = 2,
     address: opt.Address = None,
+    shard: str | None = Option(
+        None, help="i/n: only every n-th cell, from the i-th; n such commands do it all."
+    ),
     batch_size: opt.BatchSize = None,
     backend: opt.Backend = None,
     on_unreadable: opt.Unreadable = None,

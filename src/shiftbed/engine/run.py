@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from shiftbed.engine.on_ray import on_ray
 from shiftbed.engine.perturbed_settings import difference
 from shiftbed.engine.plan import (
     DEFAULTS,
@@ -20,8 +21,9 @@ from shiftbed.engine.plan import (
     ranges,
     tasks,
 )
-from shiftbed.engine.runners import in_process, in_processes, on_ray
+from shiftbed.engine.runners import in_process, in_processes
 from shiftbed.errors import InputError, unknown
+from shiftbed.places import path_of, url_of
 from shiftbed.store import PredictionStore
 
 RUNNERS = ("local", "processes", "ray")
@@ -95,13 +97,16 @@ def run_spec(
     report: Callable[[Done], None] = lambda done: None,
     announce: Callable[[list[CellPlan]], None] = lambda cells: None,
     describe: bool = True,
+    shard: str | None = None,
     **options: Any,
 ) -> Summary:
     """Run what is missing. The same call again continues exactly where this one stopped.
 
     A failing cell is recorded with its error and the rest goes on. ``describe``: whether the
-    store's own record gets the plan's name, models and shifts.
+    store's own record gets the plan's name, models and shifts. ``shard``: ``i/n`` runs every n-th
+    cell, beginning with the i-th; n such runs, wherever they are, do it all.
     """
+    first, step = shard_of(shard)
     if runner not in RUNNERS:
         raise unknown("runner", runner, RUNNERS)
     store = opened_store(spec.store)
@@ -112,6 +117,7 @@ def run_spec(
             store.write_about(_about(spec, store.about()))
         summary = Summary()
         cells, broken = plan(spec, store)
+        cells = cells[first::step]
         for setting, why in broken.items():
             for model in spec.models:
                 summary.failed[model.name, setting] = why
@@ -121,13 +127,17 @@ def run_spec(
         cells = _same_models(store, cells, given, summary)
         cells = _with_backbones(cells, given)
         ready = _prepare(store, cells, given, summary)
-        todo = [task for cell in ready for task in tasks(cell, spec.store, given)]
+        kept = spec.store
+        if isinstance(kept, str) and url_of(kept) is None:
+            kept = str(path_of(kept).absolute())  # workers may be elsewhere
+        todo = [task for cell in ready for task in tasks(cell, kept, given)]
         left = Counter(task.key for task in todo)
         by_key = {cell.key: cell for cell in cells}
         for cell in cells:
             if not left[cell.key]:
                 _finish(store, cell, summary)
-        for done in _runner(runner, workers, address)(todo, _listener(summary, report)):
+        gpus = str(given.get("device", "cpu")) != "cpu"
+        for done in _runner(runner, workers, address, gpus)(todo, _listener(summary, report)):
             if done.error:
                 summary.failed.setdefault(done.key, done.error)
             left[done.key] -= 1
@@ -135,6 +145,20 @@ def run_spec(
                 _finish(store, by_key[done.key], summary)
         summary.seconds = time.perf_counter() - clock
         return summary
+
+
+def shard_of(text: str | None) -> tuple[int, int]:
+    """Where the cells of shard ``i/n`` begin, and how far apart they are.
+
+    >>> shard_of("2/8"), shard_of(None)
+    ((1, 8), (0, 1))
+    """
+    if text is None:
+        return 0, 1
+    own, slash, all = text.partition("/")
+    if not (slash and own.isdecimal() and all.isdecimal() and 1 <= int(own) <= int(all)):
+        raise InputError(f"shard: expected i/n with 1 ≤ i ≤ n, such as 2/8, got {text!r}")
+    return int(own) - 1, int(all)
 
 
 def _can_travel(spec: RunSpec) -> None:
@@ -173,13 +197,13 @@ def _listener(summary: Summary, report: Callable[[Done], None]) -> Callable[[Don
 
 
 def _runner(
-    name: str, workers: int, address: str | None
+    name: str, workers: int, address: str | None, gpus: bool
 ) -> Callable[[list[Task], Callable[[Done], None]], Iterator[Done]]:
     if name == "local":
         return in_process
     if name == "processes":
         return lambda todo, hear: in_processes(todo, hear, workers=workers, threads=1)
-    return lambda todo, hear: on_ray(todo, hear, workers=workers, address=address)
+    return lambda todo, hear: on_ray(todo, hear, workers=workers, address=address, gpus=gpus)
 
 
 def _same_models(

@@ -250,9 +250,9 @@ def _runner(
         return in_process
     if name == "processes":
         return lambda todo, hear: in_processes(todo, hear, workers=workers, threads=threads)
-    from shiftbed.engine.runners import on_ray
+    from shiftbed.engine.on_ray import on_ray
 
-    gpus = 0 if recipe.options["device"] == "cpu" else 1
+    gpus = recipe.options["device"] != "cpu"
     return lambda todo, hear: on_ray(
         todo, hear, workers=workers, address=address, threads=threads, gpus=gpus
     )

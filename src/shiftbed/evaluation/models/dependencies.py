@@ -61,7 +61,8 @@ def code_files(name: str) -> list[Path]:
     """
     module = name.rpartition(":")[0]
     if module.endswith(".py"):
-        start, root = Path(module), Path(module).parent
+        start = local(module)
+        root = start.parent
         files = [start] if start.is_file() else []
     else:
         root = Path()
