@@ -1,6 +1,6 @@
 """Spoil every kind of file that a command reads: is each refused in one line, or used?
 
-    python -m tools.fuzz [--inputs 10000 | --minutes N] [--seed S] [--workers W] [--save FILE] [--json]
+    python -m tools.fuzz [--inputs 10000 | --minutes N] [--seed S] [--save FILE] [--json]
 
 ``tracebacks`` counts commands that ended in anything but a result or one line: a traceback of
 Python, a panic of Rust, or the log file of the last resort. ``hangs`` took longer than --patience,
@@ -56,7 +56,11 @@ def fuzz(options: argparse.Namespace, folder: Path) -> Counts:
     ):
         counts.add(case, found)
         if not options.json and counts.inputs % 100 == 0:
-            print(f"{counts.inputs} in {time.monotonic() - begun:.0f} s, {len(counts.failures)} failures", flush=True)
+            print(
+                f"{counts.inputs} in {time.monotonic() - begun:.0f} s,",
+                *(len(counts.failures), "failures"),
+                flush=True,
+            )
     for signature, one in counts.failures.items() if options.save else ():
         if one["kind"] in ("tracebacks", "half_written"):
             one["case"] = minimise(one["case"], signature, world, folder)
@@ -74,14 +78,23 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="a .jsonl file for the failing inputs")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="shiftbed-fuzz-"))
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="shiftbed-fuzz-", dir=memory))
     try:
         counts = fuzz(options, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.save is not None:
         lines = [
-            json.dumps(one["case"].to_json() | {"failure": signature, "kind": one["kind"], "times": one["times"], "said": one["said"]})
+            json.dumps(
+                one["case"].to_json()
+                | {
+                    "failure": signature,
+                    "kind": one["kind"],
+                    "times": one["times"],
+                    "said": one["said"],
+                }
+            )
             for signature, one in counts.failures.items()
         ]
         options.save.write_text("".join(f"{line}\n" for line in lines))
@@ -93,7 +106,9 @@ def main() -> None:
         print("\n".join(f"{key:14s}{value}" for key, value in found.items()))
         print(f"{counts.refused} refused, {counts.accepted} used")
     for signature, one in counts.failures.items():
-        print(f"{one['kind']} × {one['times']}: {signature}: {one['case'].command}", file=sys.stderr)
+        print(
+            f"{one['kind']} × {one['times']}: {signature}: {one['case'].command}", file=sys.stderr
+        )
     sys.exit(0 if counts.clean else 1)
 
 

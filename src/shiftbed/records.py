@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.labels import LabelPolicy
+from shiftbed.reading.shapes import any_text, count, misfit, plain, real, text, whole
 
 ShiftKind = Literal[
     "natural-dataset", "consistency", "adversarially-filtered", "corruption", "adversarial"
@@ -19,6 +20,17 @@ KINDS: tuple[str, ...] = get_args(ShiftKind)
 PERTURBED = ("corruption", "adversarial")
 """The kinds of shift that a perturbation makes."""
 NATURAL = tuple(kind for kind in KINDS if kind not in PERTURBED)
+
+
+_PERTURBATION = {
+    **{"kind": text, "name": text, "id": text, "severity?": (None, whole), "on_disk?": bool},
+    "details?": {"*": plain},
+}
+_SETTING = {
+    **{"test_set": any_text, "policy?": any_text, "policy_name?": any_text, "relabel?": bool},
+    **{"share?": (None, real), "seed?": whole, "window?": (None, count), "name?": any_text},
+    **{"perturbation?": _PERTURBATION, "clean?": dict, "mean_of?": [dict]},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +186,9 @@ class Setting:
         True
         """
         try:
+            where = misfit(found, _SETTING)
+            if where is not None:
+                raise InputError(f"{where!r} is missing or not what it was")
             given = dict(found)
             if "policy" in given:
                 given["policy"] = LabelPolicy.from_json(given["policy"])
@@ -184,7 +199,7 @@ class Setting:
             if "mean_of" in given:
                 given["mean_of"] = tuple(Setting.from_json(one) for one in given["mean_of"])
             return Setting(**given)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"not a record of a setting: {reason}") from None
 
@@ -231,6 +246,14 @@ def older_setting(id: str, kind: str = "", details: Mapping[str, Any] | None = N
     return clean.perturbed(perturbation, name="" if plus else id)
 
 
+_SHIFT = {
+    **{"name": text, "kind": text, "source": [text], "target": text},
+    **{f"{key}?": (None, real) for key in ("threshold", "knee", "full_knee")},
+    **{"full_source?": (None, text)},
+    **{f"{key}?": any_text for key in ("title", "task", "fit_on", "validation")},
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shift:
     """From which ID settings the accuracy in which OOD setting is predicted.
@@ -271,6 +294,17 @@ class Shift:
             raise unknown("kind of shift", self.kind, KINDS)
         if not self.source or not self.target:
             raise InputError(f"shift {self.name!r} needs at least one ID setting and an OOD one")
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> "Shift":
+        """The shift that a store or a testbed file keeps, refused if it is none."""
+        where = misfit(found, _SHIFT)
+        if where is not None:
+            raise InputError(f"not a record of a shift: {where!r} is missing or not what it was")
+        known = {one.name for one in fields(Shift)}
+        if not found.keys() <= known:
+            raise unknown("key of a shift", sorted(found.keys() - known)[0], known)
+        return Shift(**{**found, "source": tuple(found["source"])})
 
     @property
     def trained_on(self) -> str | None:

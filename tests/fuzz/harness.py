@@ -7,6 +7,7 @@ when one dies. Nothing but ``import`` happens before the fork: threads do not su
 
 import base64
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -31,7 +32,15 @@ from tests.fuzz.targets import TARGETS, Target
 MEMORY = 10 * 2**30
 """Address space of a child; a file that promises more must be refused before it is allocated."""
 PLACED_SHARE = 0.06
-PRELOAD = ("polars", "torch", "onnxruntime", "PIL.Image", "sklearn.linear_model", "skops.io", "pyarrow")
+PRELOAD = (
+    "polars",
+    "torch",
+    "onnxruntime",
+    "PIL.Image",
+    "sklearn.linear_model",
+    "skops.io",
+    "pyarrow",
+)
 SINGLE = ("out.parquet", "out.csv", "out.html", "out.md", "out.npz", "out.pt", "out.svg")
 
 
@@ -247,12 +256,15 @@ def _child(world: Path, scratch: Path, commands: int, answers: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     scratch.mkdir(parents=True, exist_ok=True)
     for number, name in ((1, "stdout"), (2, "stderr")):
-        file = os.open(scratch.parent / f"{scratch.name}.{name}", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        file = os.open(
+            scratch.parent / f"{scratch.name}.{name}", os.O_RDWR | os.O_CREAT | os.O_TRUNC
+        )
         os.dup2(file, number)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.environ.pop("SHIFTBED_TRACEBACK", None)
+    _faster()
     with os.fdopen(commands, "rb") as read, os.fdopen(answers, "wb") as write:
         for line in read:
             asked = json.loads(line)
@@ -261,6 +273,14 @@ def _child(world: Path, scratch: Path, commands: int, answers: int) -> None:
             found = run_case(world, scratch, case)
             write.write(json.dumps(found).encode() + b"\n")
             write.flush()
+
+
+def _faster() -> None:
+    """The program is put together once, not for every command; no power will fail here."""
+    import typer.main
+
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    os.fsync = lambda _: None  # type: ignore[assignment]
 
 
 def _note(scratch: Path) -> Path:

@@ -89,10 +89,17 @@ def _tables() -> list[Target]:
         )
     )
     found.append(Target(file="bed.parquet", commands=_of(_BED, "b", "bed.parquet"), weight=2))
-    found += [Target(file=name, commands=_of(_PAIRS, "p", name)) for name in ("pairs.csv", "pairs.json", "pairs.parquet")]
+    found += [
+        Target(file=name, commands=_of(_PAIRS, "p", name))
+        for name in ("pairs.csv", "pairs.json", "pairs.parquet")
+    ]
     page = ("report bed.parquet -o out.html --opening opening.txt",)
     found.append(Target(file="opening.txt", commands=page, needs=("bed.parquet",), weight=0.02))
-    plot = ("plot -t bed.parquet -s s -o out.svg", "plot -t bed.parquet -s s -o out.html", "report bed.parquet -o out.html")
+    plot = (
+        "plot -t bed.parquet -s s -o out.svg",
+        "plot -t bed.parquet -s s -o out.html",
+        "report bed.parquet -o out.html",
+    )
     found.append(Target(file="bed.parquet", commands=plot, weight=0.05))
     return found
 
@@ -143,20 +150,54 @@ def _stores() -> list[Target]:
 
 
 def _images() -> list[Target]:
-    files = ("images.npz", "packed.npz", "images.tar", "images.parquet", "folder/cat/0.png", "folder/cat/0.jpg")
+    files = (
+        "images.npz",
+        "packed.npz",
+        "images.tar",
+        "images.parquet",
+        "folder/cat/0.png",
+        "folder/cat/0.jpg",
+    )
     found = []
     for name in files:
         whole = "folder" if name.startswith("folder") else name
         more = ("corrupt folder out --corruption contrast:1 --as-is",) if whole == "folder" else ()
-        found.append(Target(file=name, commands=(_EVAL.format(whole), *more), needs=(*_IMAGES, whole)))
+        found.append(
+            Target(file=name, commands=(_EVAL.format(whole), *more), needs=(*_IMAGES, whole))
+        )
     folder = (*_IMAGES, "folder")
     found += [
         Target(file="manifest.csv", commands=(_EVAL.format("manifest.csv"),), needs=folder),
-        Target(file="mnist/t10k-images-idx3-ubyte", commands=(_EVAL.format("digits/mnist@mnist"), "data check mnist"), needs=(*_IMAGES, "mnist")),
-        Target(file="mnist/t10k-labels-idx1-ubyte", commands=(_EVAL.format("digits/mnist@mnist"),), needs=(*_IMAGES, "mnist"), weight=0.5),
-        Target(file="subset.txt", commands=(_EVAL.format("images.npz --subset subset.txt"),), needs=(*_IMAGES, "images.npz"), weight=0.5),
-        Target(file="map.json", commands=(_EVAL.format("images.npz --class-map map.json"), "store twin store --setting val --class-map map.json"), needs=(*_IMAGES, "images.npz", "store")),
-        Target(file="model.preprocessing.json", commands=(_EVAL.format("images.npz"),), needs=(*_IMAGES, "images.npz")),
+        Target(
+            file="mnist/t10k-images-idx3-ubyte",
+            commands=(_EVAL.format("digits/mnist@mnist"), "data check mnist"),
+            needs=(*_IMAGES, "mnist"),
+        ),
+        Target(
+            file="mnist/t10k-labels-idx1-ubyte",
+            commands=(_EVAL.format("digits/mnist@mnist"),),
+            needs=(*_IMAGES, "mnist"),
+            weight=0.5,
+        ),
+        Target(
+            file="subset.txt",
+            commands=(_EVAL.format("images.npz --subset subset.txt"),),
+            needs=(*_IMAGES, "images.npz"),
+            weight=0.5,
+        ),
+        Target(
+            file="map.json",
+            commands=(
+                _EVAL.format("images.npz --class-map map.json"),
+                "store twin store --setting val --class-map map.json",
+            ),
+            needs=(*_IMAGES, "images.npz", "store"),
+        ),
+        Target(
+            file="model.preprocessing.json",
+            commands=(_EVAL.format("images.npz"),),
+            needs=(*_IMAGES, "images.npz"),
+        ),
     ]
     return found
 
@@ -165,14 +206,23 @@ def _captions() -> list[Target]:
     command = "captions {} --classes {} -o out --min-matches 2 --per-class 2"
     sources = ("captions.csv", "captions.tsv", "captions.parquet", "captions.tar")
     classes = ("names.csv", "names.json", "names.txt")
-    found = [Target(file=one, commands=(command.format(one, "names.csv"),), needs=("names.csv",)) for one in sources]
+    found = [
+        Target(file=one, commands=(command.format(one, "names.csv"),), needs=("names.csv",))
+        for one in sources
+    ]
     return found + [
-        Target(file=one, commands=(command.format("captions.csv", one),), needs=("captions.csv",), weight=0.5)
+        Target(
+            file=one,
+            commands=(command.format("captions.csv", one),),
+            needs=("captions.csv",),
+            weight=0.5,
+        )
         for one in classes
     ]
 
 
 def _models() -> list[Target]:
+    both = "nets:resnet8?weights=first.pt nets:resnet8?weights=second.pt"
     eight = "--preprocessing size=8 --preprocessing crop=none"
     needs = ("images.npz", "model.preprocessing.json", "program.preprocessing.json", "second.pt")
     return [
@@ -181,30 +231,60 @@ def _models() -> list[Target]:
             file="first.pt",
             commands=(
                 "eval nets:resnet8?weights=first.pt images.npz --store out --backend torch",
-                "soup nets:resnet8?weights=first.pt nets:resnet8?weights=second.pt --how uniform -o out.pt",
-                "interpolate nets:resnet8?weights=first.pt nets:resnet8?weights=second.pt images.npz --alphas 0,1 --store out --weights outw",
+                f"soup {both} --how uniform -o out.pt",
+                f"interpolate {both} images.npz --alphas 0,1 --store out --weights outw",
             ),
             needs=needs,
             weight=0.6,
         ),
         Target(
             file="weights.safetensors",
-            commands=("eval nets:resnet8?weights=weights.safetensors images.npz --store out --backend torch",),
+            commands=("eval nets:resnet8?weights=weights.safetensors images.npz --store out",),
             needs=needs,
             weight=0.6,
         ),
-        Target(file="program.pt2", commands=("eval torch:program.pt2 images.npz --store out",), needs=needs, weight=0.4),
-        Target(file="model.skops", commands=(f"eval sklearn:model.skops images.npz --store out {eight}",), needs=needs, weight=0.6),
+        Target(
+            file="program.pt2",
+            commands=("eval torch:program.pt2 images.npz --store out",),
+            needs=needs,
+            weight=0.4,
+        ),
+        Target(
+            file="model.skops",
+            commands=(f"eval sklearn:model.skops images.npz --store out {eight}",),
+            needs=needs,
+            weight=0.6,
+        ),
     ]
 
 
 def _plans() -> list[Target]:
     needs = ("model.onnx", "model.preprocessing.json", "images.npz", "scores.csv")
     return [
-        Target(file="testbed.toml", commands=("run testbed.toml --json", "run testbed.toml --dry-run"), needs=needs, weight=1.5),
-        Target(file="recipe.toml", commands=("train recipe.toml --dry-run --grid all --json", "train recipe.toml"), needs=needs, weight=1.5),
-        Target(file="scores.csv", commands=("train recipe.toml --grid nets",), needs=(*needs, "recipe.toml"), weight=0.1),
-        Target(file="images.npz", commands=("train recipe.toml",), needs=(*needs, "recipe.toml"), weight=0.3),
+        Target(
+            file="testbed.toml",
+            commands=("run testbed.toml --json", "run testbed.toml --dry-run"),
+            needs=needs,
+            weight=1.5,
+        ),
+        Target(
+            file="recipe.toml",
+            commands=("train recipe.toml --dry-run --grid all --json", "train recipe.toml"),
+            needs=needs,
+            weight=1.5,
+        ),
+        Target(
+            file="scores.csv",
+            commands=("train recipe.toml --grid nets",),
+            needs=(*needs, "recipe.toml"),
+            weight=0.1,
+        ),
+        Target(
+            file="images.npz",
+            commands=("train recipe.toml",),
+            needs=(*needs, "recipe.toml"),
+            weight=0.3,
+        ),
     ]
 
 

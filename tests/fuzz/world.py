@@ -137,7 +137,10 @@ def _tables(folder: Path) -> None:
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "rows.json").write_text(json.dumps({"results": rows}, indent=1))
     pl.DataFrame(
-        [{"model": r["model"], "kind": r["kind"], "architecture": f"a{i % 3}"} for i, r in enumerate(rows)]
+        [
+            {"model": r["model"], "kind": r["kind"], "architecture": f"a{i % 3}"}
+            for i, r in enumerate(rows)
+        ]
     ).write_csv(folder / "models.csv")
     (folder / "open_clip.csv").write_text(OPEN_CLIP)
     (folder / "results-imagenet.csv").write_text(
@@ -166,7 +169,9 @@ def _pairs(folder: Path, rows: list[dict[str, Any]]) -> None:
         for where, metric in (("id", "error"), ("id", "nll"), ("ood", "error"), ("ood", "ece"))
     ]
     pl.DataFrame(tall).write_csv(folder / "pairs.csv")
-    wide = pl.DataFrame(tall).with_columns(pl.concat_str("where", "metric", separator=":").alias("m"))
+    wide = pl.DataFrame(tall).with_columns(
+        pl.concat_str("where", "metric", separator=":").alias("m")
+    )
     keys = ["task", "id", "ood", "model"]
     wide.pivot(on="m", index=keys, values="value").write_parquet(folder / "pairs.parquet")
     (folder / "pairs.json").write_text(wide.pivot(on="m", index=keys, values="value").write_json())
@@ -195,7 +200,9 @@ def _predictions(folder: Path) -> None:
     (folder / "pmsets.json").write_text(
         json.dumps({"v0/000002.jpg": frames[:5], "v1/000002.jpg": frames[5:10]})
     )
-    (folder / "labels.json").write_text(json.dumps({frame: [i % 3] for i, frame in enumerate(frames)}))
+    (folder / "labels.json").write_text(
+        json.dumps({frame: [i % 3] for i, frame in enumerate(frames)})
+    )
 
 
 def _stores(folder: Path) -> None:
@@ -236,8 +243,15 @@ def _stores(folder: Path) -> None:
         f"m{i}": {"kind": "standard", "in_fit_set": True} for i in range(5)
     }
     for step in (3, 4):
-        models[f"m{step}"] |= {"run": "r", "step": step, "kind": "intervention", "in_fit_set": False}
-    store.write_about({"name": "fuzzed", "shifts": [vars(shift) | {"source": ["val"]}], "models": models})
+        models[f"m{step}"] |= {
+            "run": "r",
+            "step": step,
+            "kind": "intervention",
+            "in_fit_set": False,
+        }
+    store.write_about(
+        {"name": "fuzzed", "shifts": [vars(shift) | {"source": ["val"]}], "models": models}
+    )
     from shiftbed.importing.exchange import import_predictions
 
     import_predictions(store, [folder / "id.npz"], setting="batch")
@@ -303,7 +317,10 @@ def _images(folder: Path) -> None:
         members[f"{i:04d}.json"] = json.dumps({"key": i, "caption": "a cat"}).encode()
     write_tar(folder / "images.tar", members)
     pl.DataFrame(
-        {"image": [{"bytes": data, "path": f"{i}.png"} for i, data in enumerate(files)], "label": labels}
+        {
+            "image": [{"bytes": data, "path": f"{i}.png"} for i, data in enumerate(files)],
+            "label": labels,
+        }
     ).write_parquet(folder / "images.parquet")
     (folder / "classes.txt").write_text("\n".join(CLASSES) + "\n")
     (folder / "subset.txt").write_text("0\n2\n")

@@ -8,7 +8,6 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.importing import import_results
-from shiftbed.reading import tables as reading
 from shiftbed.testbed import published, write_testbed
 
 FRAME = pl.DataFrame({"model": ["a", "b"], "val": [0.75, None], "v2": [0.5, 0.25]})
@@ -124,8 +123,8 @@ def test_unreadable_files_are_refused(write, refused):
 
 def test_files_beyond_the_limit_are_refused(write, monkeypatch):
     path = write("a.csv", "model,val\na,0.5\n")
-    monkeypatch.setattr(reading, "LIMIT", 8)
-    with pytest.raises(InputError, match=r"a\.csv: over 0 GiB"):
+    monkeypatch.setattr("shiftbed.reading.files.LIMIT", 8)
+    with pytest.raises(InputError, match=r"a\.csv: over 0 MiB"):
         import_results([path])
 
 

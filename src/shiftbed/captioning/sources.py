@@ -18,8 +18,9 @@ from typing import Any
 
 import polars as pl
 
-from shiftbed.errors import InputError, brief, unknown
+from shiftbed.errors import InputError, unknown
 from shiftbed.reading import streams
+from shiftbed.reading.files import regular, whole_parquet
 
 BATCH = 1 << 16
 """Rows held in memory at a time."""
@@ -203,7 +204,7 @@ def read_delimited(path: Path, asked: Asked, problems: Problems) -> Iterator[pl.
 def _lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
     """Lines with their numbers; too long ones are passed over without being held."""
     number = 0
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         while line := file.readline(LONGEST + 1):
             number += 1
             if len(line) > LONGEST:
@@ -219,18 +220,18 @@ def _lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
 
 def read_parquet(path: Path, asked: Asked, problems: Problems) -> Iterator[pl.DataFrame]:
     """The rows of a file in batches; ``row`` counts from 0. Tags may be a list of strings."""
-    try:
+    regular(path)
+    with whole_parquet(str(path)):
         schema = pl.read_parquet_schema(path)
-        used = choose_columns(str(path), list(schema), asked)
-        lazy = pl.scan_parquet(path).select([pl.col(c).alias(p) for p, c in used.items()])
         rows = pl.scan_parquet(path).select(pl.len()).collect().item()
-        for start in range(0, rows, BATCH):
+    used = choose_columns(str(path), list(schema), asked)
+    lazy = pl.scan_parquet(path).select([pl.col(c).alias(p) for p, c in used.items()])
+    for start in range(0, rows, BATCH):
+        with whole_parquet(str(path)):
             frame = lazy.slice(start, BATCH).collect()
-            places = pl.Series(range(start, start + len(frame)), dtype=pl.Int64)
-            texts = {p: _strings(path, used[p], frame[p], problems) for p in used}
-            yield batch_frame({"row": places, **texts})
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: cannot be read as Parquet: {brief(error)}") from None
+        places = pl.Series(range(start, start + len(frame)), dtype=pl.Int64)
+        texts = {p: _strings(path, used[p], frame[p], problems) for p in used}
+        yield batch_frame({"row": places, **texts})
 
 
 def _strings(path: Path, name: str, column: pl.Series, problems: Problems) -> pl.Series:

@@ -1,6 +1,5 @@
 """``probe``: how smooth and how steep models are around a test set's images (fridovich2022)."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -33,6 +32,8 @@ from shiftbed.evaluation.probes import (
 )
 from shiftbed.evaluation.probes.paths import VARIANTS
 from shiftbed.evaluation.probes.probe import default_projections
+from shiftbed.reading.files import read_json
+from shiftbed.reading.shapes import count, misfit
 from shiftbed.results.charts import Charted
 from shiftbed.results.scores import probe_rows
 from shiftbed.store import PredictionStore
@@ -290,13 +291,14 @@ def _several(given: Any) -> list[Any]:
     if path is None or not path.is_dir():
         return [given]
     done = sorted(path.glob("*/done.json"))
-    steps = [(one.parent, json.loads(one.read_text(encoding="utf-8"))["stops"]) for one in done]
-    lines = [
-        f"run:{folder}?step={step}"
-        for folder, stops in steps
-        for step in stops
-        if (folder / f"step-{int(step):08d}.pt").is_file()
-    ]
+    lines = []
+    for file in done:
+        found = read_json(file)
+        if misfit(found, {"stops": [count]}) is not None:
+            raise InputError(f"{file}: not the record of a finished run")
+        for step in found["stops"]:
+            if (file.parent / f"step-{step:08d}.pt").is_file():
+                lines.append(f"run:{file.parent}?step={step}")
     if not lines:
         raise InputError(f"{path}: no finished run of shiftbed train with weights is in it")
     return lines

@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shiftbed.errors import InputError, unknown
-from shiftbed.places import local, there, url_of
+from shiftbed.errors import InputError, shown, unknown
+from shiftbed.places import there, url_of
+from shiftbed.reading.files import read_text
+from shiftbed.reading.shapes import plain
 from shiftbed.records import Shift
 
 READING = (
@@ -46,14 +48,28 @@ def errors_in(path: str | Path) -> Iterator[None]:
 def read_toml(path: str | Path, known: Iterable[str]) -> dict[str, Any]:
     """A TOML file with these keys at the top; relative paths in it are not resolved yet."""
     try:
-        table = tomllib.loads(local(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = tomllib.loads(read_text(path))
+    except RecursionError:
+        raise InputError(f"{path}: not valid TOML: nested too deeply") from None
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: not valid TOML: {error}") from None
+    with errors_in(path):
+        _check_values(table)
     with errors_in(path):
         known_keys(table, known)
     return table
+
+
+def _check_values(value: Any, at: str = "") -> None:
+    """Refuse numbers and texts that nothing can be done with, wherever they are."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            _check_values(one, f"{at}.{key}" if at else str(key))
+    elif isinstance(value, list):
+        for one in value:
+            _check_values(one, at)
+    elif not plain(value):
+        raise InputError(f"{at} is {shown(str(value))}, which is no text or number to use here")
 
 
 def known_keys(table: Mapping[str, Any], known: Iterable[str], where: str = "") -> None:

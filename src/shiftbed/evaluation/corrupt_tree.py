@@ -46,6 +46,7 @@ from shiftbed.evaluation.perturbations import Corrupting, parse_perturbation, sp
 from shiftbed.evaluation.predict import pixels_to_float
 from shiftbed.evaluation.preprocessing import Preprocessing, as_picture
 from shiftbed.places import only_here
+from shiftbed.reading.files import read_json, regular
 
 MANIFEST = "manifest"
 ROWS = 32
@@ -180,7 +181,7 @@ def _read_manifest(root: str | Path) -> dict[str, Any] | None:
     try:
         if path.stat().st_size > _LARGEST:
             raise InputError(f"{path}: too large for a manifest")
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -319,8 +320,8 @@ class _Rows:
 def _make(part: _Rows) -> _Made:
     """Make the files of a part that are not there as its manifest says, then its manifest."""
     try:
-        known = json.loads(part.manifest.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # not there, or damaged: then nothing is verified
+        known = read_json(part.manifest)
+    except InputError:  # not there, or damaged: then nothing is verified
         known = {}
     known = known if isinstance(known, dict) else {}
     todo: dict[str, list[int]] = {}
@@ -360,9 +361,9 @@ def _verified(root: str, file: str, entry: Mapping[str, Any] | None) -> bool:
     try:
         if os.path.getsize(path) != entry.get("bytes"):
             return False
-        with open(path, "rb") as handle:
+        with open(regular(path), "rb") as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest() == entry.get("sha256")
-    except OSError:
+    except (OSError, InputError):
         return False
 
 

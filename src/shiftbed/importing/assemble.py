@@ -20,7 +20,7 @@ from shiftbed.importing.models import (
 from shiftbed.importing.parts import LINE, FileResults, listing, of_file, place
 from shiftbed.importing.predictions import Predictions
 from shiftbed.importing.sizes import RecoveredSize, recover_size
-from shiftbed.reading.tables import LIMIT
+from shiftbed.reading.files import LIMIT
 from shiftbed.records import ImageResults, Shift
 from shiftbed.testbed import Testbed, published
 from shiftbed.testbed.naming import sizes_by_name

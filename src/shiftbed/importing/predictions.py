@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief, shown, unknown
-from shiftbed.reading.tables import LIMIT, is_archive, read_bytes
+from shiftbed.reading.files import LIMIT
+from shiftbed.reading.tables import is_archive, read_bytes
 
 ONE = "top1"
 """The array of a file with one setting, which is named after the file."""

@@ -31,6 +31,7 @@ from shiftbed.labels.steps import (
     whole_number,
 )
 from shiftbed.places import local
+from shiftbed.reading.files import parse_json, read_file
 
 __all__ = [
     "HOW",
@@ -115,12 +116,8 @@ def read_class_map(path: str | Path, how: str = "max") -> "LabelPolicy":
     """
     path = local(path)
     try:
-        if path.stat().st_size > _LIMIT:
-            raise InputError(f"{path}: too large for a class map")
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
+        read = parse_json(read_file(path, _LIMIT), "it")
+    except InputError as error:
         raise InputError(f"{path}: cannot be read as a class map: {error}") from None
     groups: dict[Any, list[int]] = {}
     if isinstance(read, dict) and read and all(isinstance(v, list) for v in read.values()):
@@ -326,7 +323,7 @@ class LabelPolicy:
             if not isinstance(read["multi_label"], bool):
                 raise InputError("multi_label must be true or false")
             return replace(policy, multi=read["multi_label"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"not a label policy: {reason}") from None
 

@@ -15,7 +15,8 @@ from shiftbed.errors import InputError
 from shiftbed.page.document import chart_json, page
 from shiftbed.page.findings import Finding, Findings, findings
 from shiftbed.page.placing import placing
-from shiftbed.places import local, shown_place
+from shiftbed.places import shown_place
+from shiftbed.reading.files import read_text
 from shiftbed.records import Shift
 from shiftbed.results.caveats import doubts
 from shiftbed.results.plot import Missing, Source, View, gallery, open_source
@@ -125,10 +126,7 @@ def _paragraphs(opening: str | Path | Sequence[str]) -> list[str]:
     """The paragraphs themselves, or those of a file: texts between blank lines."""
     if not isinstance(opening, str | Path):
         return list(opening)
-    try:
-        text = local(opening, "opening").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"opening {opening}: {error}") from None
+    text = read_text(opening)
     return [_paragraph(part) for part in text.split("\n\n") if part.strip()]
 
 

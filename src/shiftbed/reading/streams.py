@@ -11,6 +11,7 @@ from pathlib import Path
 
 from shiftbed.errors import InputError, brief, shown
 from shiftbed.places import local, matching, url_of
+from shiftbed.reading.files import regular
 
 _MOST = 100_000
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -76,7 +77,7 @@ def _unquoted(field: str) -> str:
 
 def tar_members(path: str | Path) -> Iterator[tuple[tarfile.TarInfo, Callable[[], bytes]]]:
     """The members of an uncompressed tar in order, each with a function that reads it in place."""
-    with _as_tar(path), tarfile.open(path, "r:") as tar:
+    with _as_tar(path), tarfile.open(regular(path), "r:") as tar:
         while (member := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]  # or all headers would be kept
             yield member, _Member(path, tar, member)

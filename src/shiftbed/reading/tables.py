@@ -5,7 +5,6 @@ Anything that is not a table is refused in one line that says where it is wrong.
 
 import csv
 import json
-import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO, StringIO
@@ -15,12 +14,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.errors import InputError, brief, shown
-from shiftbed.places import local
+from shiftbed.errors import InputError, shown
+from shiftbed.reading.files import read_file, read_frame, whole_parquet
 from shiftbed.reading.streams import delimited_rows
 
-LIMIT = 4 * 2**30
-"""No file that is read whole is larger than this."""
 DELIMITERS = (",", ";", "\t")
 _DELIMITED = (".csv", ".tsv", ".txt", ".tab")
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -85,23 +82,7 @@ class TextTable:
 
 def read_bytes(path: str | Path) -> bytes:
     """The whole file, refused if it is missing, no file at all, empty or absurdly large."""
-    if "\0" in str(path):
-        raise InputError(f"{str(path)!r} is not the name of a file")
-    try:
-        there = local(path)
-        mode = there.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise InputError(f"{path}: a directory, not a file")
-        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
-            raise InputError(f"{path}: not a file")
-        with there.open("rb") as file:
-            data = file.read(LIMIT + 1)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if len(data) > LIMIT:
-        raise InputError(f"{path}: over {LIMIT // 2**30} GiB, too large for a file of results")
+    data = read_file(path)
     if not data:
         raise _empty(str(path))
     return data
@@ -203,13 +184,9 @@ def _tabulate(
 
 
 def _read_parquet(path: str, data: bytes) -> TextTable:
-    try:
+    with whole_parquet(path):
         metadata = pl.read_parquet_metadata(BytesIO(data))
-        frame = pl.read_parquet(BytesIO(data))
-    except (OSError, ValueError, MemoryError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: not a readable Parquet file: {brief(error)}") from None
-    except pl.exceptions.PanicException as error:
-        raise InputError(f"{path}: damaged Parquet file: {brief(error)}") from None
+    frame = read_frame(data, path)
     if "shiftbed" in metadata:
         raise InputError(f"{path}: already a testbed, there is nothing to import")
     return table_of(path, frame)

@@ -24,6 +24,7 @@ from typing import Any
 from shiftbed.analysis.consistency import FrameSets, frame_sets
 from shiftbed.errors import InputError
 from shiftbed.places import local
+from shiftbed.reading.files import read_file
 
 _LIMIT = 1 << 28
 _FAULTS = frozenset(
@@ -124,9 +125,7 @@ def read_frame_files(paths: Iterable[str | Path]) -> FrameFiles:
 
 def _read(path: Path) -> Any:
     try:
-        if path.stat().st_size > _LIMIT:
-            raise InputError(f"{path}: too large for metadata of frames")
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path, _LIMIT).decode("utf-8-sig")
         if path.suffix.lower() == ".csv":
             return list(csv.DictReader(io.StringIO(text, newline="")))
         return json.loads(text)
@@ -137,7 +136,12 @@ def _read(path: Path) -> Any:
 
 
 def _kind(path: Path, value: Any) -> str:
-    if isinstance(value, list) and value and {"ytid", "time_ms", "label"} <= value[0].keys():
+    if (
+        isinstance(value, list)
+        and value
+        and isinstance(value[0], dict)
+        and {"ytid", "time_ms", "label"} <= set(value[0])
+    ):
         return "first"
     if isinstance(value, dict) and value and isinstance(value.get("annotations"), list):
         rows, names = value["annotations"], value.get("labels")

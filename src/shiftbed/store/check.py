@@ -112,10 +112,10 @@ def _records(store: PredictionStore) -> tuple[dict[str, dict[str, Any]], list[Pr
                 found[name] = probe_record_of(store, name)
             else:
                 found[name] = store.read_json(name)
-        except (InputError, ValueError) as error:
-            problems.append(Problem(kind="damaged", where=name, what=_reason(error)))
         except OSError as error:
             problems.append(Problem(kind="unreadable", where=name, what=_reason(error)))
+        except (InputError, ValueError) as error:
+            problems.append(Problem(kind="damaged", where=name, what=_reason(error)))
     own = {(one.get("model"), one.get("setting")) for n, one in found.items() if "#" not in n}
     kept = {  # a record of its own takes precedence over one in a batch
         name: one
@@ -128,10 +128,10 @@ def _records(store: PredictionStore) -> tuple[dict[str, dict[str, Any]], list[Pr
 def _problem(work: Any, where: str) -> Problem | None:
     try:
         work()
-    except (Damaged, pl.exceptions.PolarsError) as error:
-        return Problem(kind="damaged", where=where, what=_reason(error))
     except OSError as error:
         return Problem(kind="unreadable", where=where, what=_reason(error))
+    except (InputError, pl.exceptions.PolarsError) as error:
+        return Problem(kind="damaged", where=where, what=_reason(error))
     return None
 
 

@@ -6,6 +6,7 @@ store's put is atomic by itself, and tried again where the other side is busy or
 
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -16,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from shiftbed.atomic import abandoned, temporary_name, write_atomically
 from shiftbed.errors import InputError, Unreachable, WriteError, brief
 from shiftbed.places import file_system, path_of, patiently, url_of
+from shiftbed.store.sealing import Missing, Unreadable
 
 T = TypeVar("T")
 
@@ -66,7 +68,15 @@ class LocalFiles:
         self._root = Path(root)
 
     def read(self, name: str) -> bytes:
-        return (self._root / name).read_bytes()
+        path = self._root / name
+        try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise OSError("no regular file is there")
+            return path.read_bytes()
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            kind = Missing if missing else Unreadable
+            raise kind(f"{path}: cannot be read: {error.strerror or error}") from error
 
     def read_if_there(self, name: str) -> bytes | None:
         try:

@@ -16,6 +16,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from shiftbed.errors import InputError
+from shiftbed.reading.files import read_frame
+from shiftbed.store.sealing import Damaged
+from shiftbed.store.shapes import check_part
+
 Floats = NDArray[np.float32]
 
 
@@ -88,9 +93,21 @@ def write_part(frame: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def read_part(data: bytes, columns: list[str] | None = None) -> pl.DataFrame:
-    """The part, or those of the columns that it has."""
-    if columns is not None and columns != ["class_1"]:  # which every part has
-        there = pl.read_parquet_schema(io.BytesIO(data))
-        columns = [column for column in columns if column in there]
-    return pl.read_parquet(io.BytesIO(data), columns=columns, parallel="none")
+def read_part(
+    data: bytes, columns: list[str] | None = None, *, checked: bool = False
+) -> pl.DataFrame:
+    """The part, or those of the columns that it has; refused as damaged if it is none.
+
+    ``checked``: its checksum is the recorded one, so that it is what was written.
+    """
+    if checked:
+        if columns is not None and columns != ["class_1"]:  # which every part has
+            there = pl.read_parquet_schema(io.BytesIO(data))
+            columns = [column for column in columns if column in there]
+        return pl.read_parquet(io.BytesIO(data), columns=columns, parallel="none")
+    try:
+        frame = read_frame(data, "", columns)
+    except InputError as error:
+        raise Damaged(str(error).lstrip(": ")) from None
+    check_part(frame)
+    return frame

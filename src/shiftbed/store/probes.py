@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, brief
 from shiftbed.store.names import encode, part_name
 from shiftbed.store.parts import read_part
 from shiftbed.store.store import PredictionStore, Range
@@ -70,10 +70,7 @@ def probe_records(store: PredictionStore) -> list[dict[str, Any]]:
 
 def probe_record_of(store: PredictionStore, name: str) -> dict[str, Any]:
     """The record in a file of the store."""
-    found = store.read_json(name)
-    if not {"model", "setting", "probe"} <= found.keys():
-        raise InputError(f"{store.files.root}/{name}: damaged record of a probe")
-    return found
+    return store.read_json(name)
 
 
 def write_probe_part(
@@ -112,7 +109,13 @@ def read_probe(
         name = f"{probe_folder(model, setting, probe)}/{part_name(*part)}"
         try:
             frames.append(read_part(store.read_bytes(name, sums.get(part_name(*part))), columns))
-        except (OSError, pl.exceptions.PolarsError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"{store.files.root}/{name}: cannot be read: {reason}") from None
-    return pl.concat(frames)
+        except (OSError, InputError, pl.exceptions.PolarsError) as error:
+            raise InputError(f"{store.files.root}/{name}: cannot be read: {brief(error)}") from None
+        _check(frames[-1], f"{store.files.root}/{name}")
+    return pl.concat(frames, how="vertical_relaxed")
+
+
+def _check(frame: pl.DataFrame, where: str) -> None:
+    for name, kind in frame.schema.items():
+        if name != "magnitude" and not (kind.is_numeric() or kind == pl.Null):
+            raise InputError(f"{where}: column {name!r} holds {kind}, not numbers")

@@ -19,6 +19,14 @@ class Damaged(InputError):
     """A file of a store is not what was written."""
 
 
+class Unreadable(OSError, InputError):
+    """Nothing is known of a file: a permission, a disk that fails, no file in its place."""
+
+
+class Missing(FileNotFoundError, InputError):
+    """A file is not there (any more)."""
+
+
 def digest(data: bytes) -> str:
     """SHA-256, in hex."""
     return hashlib.sha256(data).hexdigest()
@@ -56,7 +64,8 @@ def opened(data: bytes) -> dict[str, Any]:
 
 def is_sealed(data: bytes) -> bool:
     """Whether a record has its checksum in it."""
-    return SUM in json.loads(data)
+    found = json.loads(data)
+    return isinstance(found, dict) and SUM in found
 
 
 def _plain(value: Mapping[str, Any]) -> bytes:

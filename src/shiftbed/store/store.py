@@ -23,13 +23,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.errors import InputError, brief, unknown
+from shiftbed.errors import InputError, unknown
 from shiftbed.labels import Judged, judge
+from shiftbed.reading.files import parse_json
 from shiftbed.records import Setting, older_setting
 from shiftbed.store.files import MemoryFiles, open_files
 from shiftbed.store.names import encode, part_name, part_range
 from shiftbed.store.parts import read_part, write_part
 from shiftbed.store.sealing import Damaged, digest, opened, sealed
+from shiftbed.store.shapes import check_batch, check_record, read_examples
 
 FORMAT = 1
 Range = tuple[int, int]
@@ -124,7 +126,9 @@ class PredictionStore:
 
     def _opened(self, name: str, data: bytes) -> dict[str, Any]:
         try:
-            return opened(data)
+            found = opened(data)
+            check_record(name, found)
+            return found
         except Damaged as error:
             raise self._damaged(name, str(error)) from None
 
@@ -219,7 +223,11 @@ class PredictionStore:
         if about is None:
             raise unknown("setting in the store", setting, self.settings())
         name = f"test_sets/setting={encode(setting)}.parquet"
-        frame = pl.read_parquet(io.BytesIO(self.read_bytes(name, about.get("examples"))))
+        data = self.read_bytes(name, about.get("examples"))
+        try:
+            frame = read_examples(data, about["n"])
+        except Damaged as error:
+            raise self._damaged(name, str(error)) from None
         sets = frame["labels"].to_list() if "labels" in frame.columns else None
         return StoredTestSet(
             setting=setting,
@@ -319,9 +327,11 @@ class PredictionStore:
             if not digest(data).startswith(name.removeprefix("cells/batch-").removesuffix(".json")):
                 raise self._damaged(name, "its SHA-256 is not that of its name")
             try:
-                self._read_batches[name] = json.loads(data)
-            except ValueError:
-                raise self._damaged(name, "it is no JSON") from None
+                found = parse_json(data, "it")
+                check_batch(found)
+            except InputError as error:
+                raise self._damaged(name, str(error)) from None
+            self._read_batches[name] = found
         return [dict(record) for record in self._read_batches[name]]
 
     def cells(self) -> list[dict[str, Any]]:
@@ -335,8 +345,6 @@ class PredictionStore:
                 found |= {(one["model"], one["setting"]): one for one in records}
             except Damaged as error:
                 self.damage[name] = str(error)
-            except (KeyError, TypeError):
-                self.damage[name] = str(self._damaged(name, "it names no model or setting"))
         return [self._learn(found[key]) for key in sorted(found)]
 
     def models(self) -> list[str]:
@@ -382,12 +390,12 @@ class PredictionStore:
     def read_range(
         self, model: str, setting: str, part: Range, columns: list[str] | None = None
     ) -> pl.DataFrame:
+        name = f"{cell_folder(model, setting)}/{part_name(*part)}"
         data = self.part_bytes(model, setting, part)
         try:
-            return read_part(data, columns)
-        except pl.exceptions.PolarsError as error:
-            name = f"{cell_folder(model, setting)}/{part_name(*part)}"
-            raise self._damaged(name, brief(error)) from None
+            return read_part(data, columns, checked=name in self._sums)
+        except Damaged as error:
+            raise self._damaged(name, str(error)) from None
 
     def read(self, model: str, setting: str, columns: list[str] | None = None) -> pl.DataFrame:
         """All predictions of a cell, in the order of the examples."""
@@ -416,13 +424,16 @@ class PredictionStore:
     def best_classes(self, models: list[str], setting: str) -> NDArray[Any] | None:
         """(models, examples) best classes of cells kept in one part each, read in one go.
 
-        None where a cell has several parts or an unreadable example.
+        None where a cell has several parts, an unreadable example or no checksums.
         """
         parts = [self.parts(model, setting) for model in models]
         if any(len(one) != 1 or one != parts[0] for one in parts):
             return None
         part = parts[0][0]
         data: list[Any] = [io.BytesIO(self.part_bytes(one, setting, part)) for one in models]
+        names = [f"{cell_folder(one, setting)}/{part_name(*part)}" for one in models]
+        if any(name not in self._sums for name in names):
+            return None
         best = pl.read_parquet(data, columns=["class_1"])["class_1"]
         return None if best.null_count() else best.to_numpy().reshape(len(models), -1)
 

@@ -18,8 +18,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, brief
 from shiftbed.places import local
+from shiftbed.reading.files import MOST_ROWS, read_file, read_frame, regular, whole_parquet
+from shiftbed.reading.shapes import whole
 from shiftbed.records import ImageResults, Setting, Shift, older_setting
 from shiftbed.testbed.record import Testbed
 
@@ -76,32 +78,32 @@ def is_testbed(path: str | Path) -> bool:
     """Whether a file is a testbed file, by its contents; one that cannot be read is refused."""
     path = local(path)
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             if file.read(4) != b"PAR1":
                 return False
-        return "shiftbed" in pl.read_parquet_metadata(path)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        raise InputError(f"{path}: a damaged Parquet file") from None
+    with whole_parquet(str(path)):
+        return "shiftbed" in pl.read_parquet_metadata(path)
 
 
 def read_testbed(path: str | Path) -> Testbed:
     """Read a testbed file, refusing anything that is not one."""
-    path = local(path)
-    try:
-        data = io.BytesIO(path.read_bytes())
-        text = pl.read_parquet_metadata(data).get("shiftbed")
-        frame = pl.read_parquet(data)
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        reason = "no such file" if not path.exists() else str(error).splitlines()[0]
-        raise InputError(f"{path}: cannot be read as a testbed file: {reason}") from None
+    path = Path(path)
+    data = read_file(path)
+    where = f"{path}: cannot be read as a testbed file"
+    with whole_parquet(where):
+        text = pl.read_parquet_metadata(io.BytesIO(data)).get("shiftbed")
+    frame = read_frame(data, where)
     if text is None:
         raise InputError(f"{path}: not a testbed file; make one with 'shiftbed import'")
     try:
         return _assemble(frame, json.loads(text))
-    except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{path}: damaged testbed file: {error}") from None
+    except (
+        *(KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError),
+        *(OverflowError, MemoryError, pl.exceptions.PolarsError),
+    ) as error:
+        raise InputError(f"{path}: damaged testbed file: {brief(error)}") from None
 
 
 def _assemble(frame: pl.DataFrame, meta: Mapping[str, Any]) -> Testbed:
@@ -130,7 +132,7 @@ def _assemble(frame: pl.DataFrame, meta: Mapping[str, Any]) -> Testbed:
         settings=names,
         value=value,
         n=n,
-        shifts=tuple(Shift(**one | {"source": tuple(one["source"])}) for one in meta["shifts"]),
+        shifts=tuple(Shift.from_json(one) for one in meta["shifts"]),
         derived=derived,
         metrics={str(k): str(v) for k, v in meta["metrics"].items()},
         records=_records(meta),
@@ -157,6 +159,8 @@ def _unpack(
 ) -> dict[str, ImageResults]:
     results = {}
     for setting, (fingerprint, count) in images.items():
+        if not whole(count) or not 0 <= count <= MOST_ROWS:
+            raise InputError(f"results in {setting!r} are of {count!r} images")
         right = np.zeros((models, int(count)), dtype=bool)
         known = np.zeros(models, dtype=bool)
         here = (frame["setting"] == setting).to_numpy()

@@ -150,7 +150,7 @@ def _shifts(about: dict[str, Any], settings: list[str]) -> tuple[Shift, ...]:
     """The shifts whose settings are all there."""
     found = []
     for one in about.get("shifts", []):
-        shift = Shift(**one | {"source": tuple(one["source"])})
+        shift = Shift.from_json(one)
         if {*shift.source, shift.target} <= set(settings):
             found.append(shift)
     return tuple(found)

@@ -37,6 +37,7 @@ from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.checkpoints import read_state, refusal
 from shiftbed.evaluation.models.spec import Request, Spec
 from shiftbed.places import local, only_here
+from shiftbed.reading.files import read_json
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.training.augment import label_of
 from shiftbed.training.networks import Network, make_network
@@ -101,7 +102,7 @@ class RunFolder:
     def read(self, name: str) -> Any:
         """A JSON file of the run, None if it is not there."""
         path = self.path / f"{name}.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        return read_json(path) if path.is_file() else None
 
     def write(self, name: str, value: Any) -> None:
         with write_atomically(self.path / f"{name}.json") as file:

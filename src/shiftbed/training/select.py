@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.parts import exact, of_each_class, ranked
 from shiftbed.places import local
+from shiftbed.reading.files import read_file, read_frame
 
 Rows = NDArray[np.int64]
 T = TypeVar("T")
@@ -108,14 +109,14 @@ def mix_counts(
 
 def read_column(path: str | Path, column: str, what: str) -> pl.DataFrame:
     """The columns ``example`` (as texts) and ``column`` of a CSV or Parquet file of ``what``."""
-    file = local(path)
-    if not file.is_file():
+    if not local(path).is_file():
         raise InputError(f"{what}: {path}: no such file")
+    data = read_file(path)
     try:
-        if file.suffix == ".parquet":
-            frame = pl.read_parquet(file)
+        if Path(path).suffix == ".parquet":
+            frame = read_frame(data, str(path))
         else:
-            frame = pl.read_csv(file, infer_schema=False)  # ids such as 007 stay texts
+            frame = pl.read_csv(data, infer_schema=False)  # ids such as 007 stay texts
         found = frame.with_columns(pl.col("example").cast(pl.String))
         return found.select(*dict.fromkeys(["example", column])).drop_nulls()
     except pl.exceptions.PolarsError as error:

@@ -17,6 +17,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.corruptions.kernels import f, loose
 from shiftbed.evaluation.corruptions.philox import Keys, fill_normals, uniforms
 from shiftbed.places import local
+from shiftbed.reading.files import regular
 
 Texture = NDArray[np.float32]  # (H, W, 3)
 
@@ -78,7 +79,7 @@ def read_frost(folder: str) -> tuple[Texture, ...]:
     pictures = []
     for path in found:
         try:
-            with Image.open(path) as picture:
+            with Image.open(regular(path)) as picture:
                 if picture.width * picture.height > MOST_PIXELS:
                     raise InputError(f"frost pictures: {path} has over {MOST_PIXELS} pixels")
                 pictures.append(np.asarray(picture.convert("RGB"), dtype=f) / f(255))

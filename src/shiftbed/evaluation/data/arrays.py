@@ -24,6 +24,7 @@ from PIL import Image
 from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.data.images import NoImage, RowImages
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered, shown, some
+from shiftbed.reading.files import regular
 
 _IMAGES = ("images", "x", "X", "data")
 _LABELS = ("labels", "y", "Y", "targets")
@@ -216,16 +217,18 @@ _LOADED: "weakref.WeakValueDictionary[tuple[object, ...], NDArray[Any]]" = (
 def array_names(path: Path) -> list[str]:
     """Names of the arrays in an ``.npz`` file."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(regular(path)) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
     except _DAMAGED as error:
+        if isinstance(error, InputError):
+            raise
         raise _refusal(path, None, error) from None
 
 
 def open_array(path: Path, key: str | None) -> NDArray[Any]:
     """An array of an ``.npz`` file, or the one of an ``.npy`` file; one copy per process."""
     try:
-        stat = path.stat()
+        stat = regular(path).stat()
         identity = (str(path), key, stat.st_size, stat.st_mtime_ns, stat.st_ino)
         with _LOADING:
             array = _LOADED.get(identity)

@@ -23,6 +23,7 @@ from PIL import Image
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data.images import EXTENSIONS, Images, NoImage, decode_file
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
+from shiftbed.reading.files import read_file
 from shiftbed.reading.tables import decode, read_bytes, read_delimited
 
 _NOTED = 20
@@ -117,9 +118,9 @@ class FileImages(Images):
 
     def data(self, row: int) -> bytes:
         try:
-            return Path(self.root, self.names[row]).read_bytes()
-        except OSError as error:
-            raise NoImage(f"cannot be read: {error.strerror}") from None
+            return read_file(Path(self.root, self.names[row]))
+        except InputError as error:
+            raise NoImage(f"cannot be read: {error}") from None
 
     def take(self, rows: NDArray[np.int64]) -> "FileImages":
         return replace(self, names=tuple(self.names[row] for row in rows))

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from shiftbed.errors import InputError, brief
+from shiftbed.reading.files import regular
 
 EXTENSIONS = frozenset(
     [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp", ".avif"]
@@ -104,8 +105,10 @@ class RowImages(Images):
 def decode_file(path: Path | str) -> Image.Image:
     """The picture in a file, loaded."""
     try:
-        with open(path, "rb") as file:
+        with open(regular(path), "rb") as file:
             return decode(file)
+    except InputError as error:
+        raise NoImage(str(error).removeprefix(f"{path}: ")) from None
     except FileNotFoundError:
         raise NoImage("no such file") from None
     except IsADirectoryError:

@@ -23,6 +23,7 @@ from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.data.image_files import printable
 from shiftbed.evaluation.data.images import NoImage, RowImages
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered, some
+from shiftbed.reading.files import MOST_ROWS, regular
 
 _KEPT = 3
 """Row groups kept in memory."""
@@ -162,7 +163,9 @@ class _File(NamedTuple):
 
 def _read_file(path: Path, options: Options) -> _File:
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(regular(path)) as file:
+            if file.metadata.num_rows > MOST_ROWS:
+                raise InputError(f"{path}: {file.metadata.num_rows} rows, more than {MOST_ROWS}")
             columns = choose_columns(str(path), file.schema_arrow, options)
             names = (columns.label, columns.group, columns.id, columns.caption, columns.path)
             table = file.read(columns=[name for name in names if name is not None])

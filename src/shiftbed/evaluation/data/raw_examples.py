@@ -4,7 +4,6 @@ Labels come as numbers, as class names or as lists of either; this is the one pl
 what they mean, so that every format treats them alike.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from shiftbed.catalogue.maps import imagenet_synsets
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data.images import Images
-from shiftbed.places import local
+from shiftbed.reading.files import read_json, read_text
 
 IMAGENET = "imagenet-1k"
 """The name under which the 1,000 synsets are given as ``classes``."""
@@ -165,8 +164,8 @@ def read_classes(classes: str | Path | Sequence[str] | None) -> tuple[str, ...] 
         return imagenet_synsets()
     if isinstance(classes, (str, Path)):
         try:
-            text = local(classes).read_text("utf-8-sig")
-        except (OSError, ValueError) as error:
+            text = read_text(classes)
+        except InputError as error:
             raise InputError(
                 f"classes: {shown(str(classes))} is neither {IMAGENET!r} nor a readable file with "
                 f"a class name per line: {some([str(error)])}"
@@ -189,8 +188,8 @@ def label_sets_of(
     read: Any = given
     if isinstance(given, (str, Path)):
         try:
-            read = json.loads(local(given).read_text("utf-8"))
-        except (OSError, ValueError) as error:
+            read = read_json(given)
+        except InputError as error:
             raise InputError(f"{given}: expected a JSON file of label sets: {error}") from None
     bases = [Path(example).name for example in found.examples]
     unique = len(set(bases)) == len(bases)
@@ -198,7 +197,7 @@ def label_sets_of(
         pairs = zip(found.examples, bases, strict=True)
         rows = [read.get(one, read.get(base) if unique else None) for one, base in pairs]
     else:
-        rows = list(read)
+        rows = list(read) if isinstance(read, Sequence) else []
         if len(rows) != len(bases):
             raise InputError(f"label sets: {len(rows)} for {len(bases)} images")
         if found.by_name:

@@ -1,6 +1,5 @@
 """Prefixes, each with the module that reads it; nothing is imported before it is asked for."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -16,6 +15,7 @@ from shiftbed.evaluation.models.checkpoints import existing
 from shiftbed.evaluation.models.from_objects import from_object, kind_of
 from shiftbed.evaluation.models.spec import PREPROCESSING, Request, Spec, stamp
 from shiftbed.evaluation.models.torch_model import PRECISIONS
+from shiftbed.reading.files import parse_json, read_text
 
 PREFIXES: dict[str, str] = {
     prefix: f"shiftbed.evaluation.models.from_{prefix}"
@@ -198,11 +198,8 @@ def _lines(given: Texts, what: str) -> tuple[str, ...]:
     if isinstance(given, str | PathLike):
         path = existing(given, what)
         where = f"{path}: "
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-            values = json.loads(text) if path.suffix == ".json" else text.splitlines()
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise InputError(f"{where}cannot be read as {what}: {error}") from None
+        text = read_text(path)
+        values = parse_json(text, str(path)) if path.suffix == ".json" else text.splitlines()
         if not isinstance(values, list):
             raise InputError(f"{where}{what} must be a JSON list of texts")
     found = tuple(values) if isinstance(values, Sequence) else ()

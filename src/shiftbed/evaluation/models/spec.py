@@ -5,7 +5,6 @@ Keys are those of the prefix, the fields of ``Preprocessing`` (and ``crop_pct``)
 cannot say their preprocessing have it in ``NAME.preprocessing.json`` beside them.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -16,6 +15,8 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.models.base import versions
 from shiftbed.evaluation.models.checkpoints import digest
 from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.reading.files import read_json
+from shiftbed.reading.shapes import plain
 
 PREPROCESSING = (*(f.name for f in fields(Preprocessing)), "crop_pct")
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no")
@@ -209,10 +210,7 @@ def native_preprocessing(
 
 
 def _read(place: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(place.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{place}: not JSON: {error}") from None
-    if not isinstance(found, dict):
+    found = read_json(place)
+    if not isinstance(found, dict) or not plain(found):
         raise InputError(f"{place}: must be a JSON object with the fields of preprocessing")
     return found

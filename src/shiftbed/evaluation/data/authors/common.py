@@ -13,6 +13,7 @@ from shiftbed.catalogue.entries import TestSetEntry
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.image_files import FileImages, read_folder
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
+from shiftbed.reading.files import read_text, regular
 
 TEXT_LIMIT = 2**30
 """The most bytes of a list or table of labels that are read."""
@@ -73,12 +74,9 @@ def inner_folder(path: Path, within: Sequence[str], fits: Callable[[str], object
 
 def text_of(path: Path) -> str:
     """A text file, within limits."""
-    try:
-        if path.stat().st_size > TEXT_LIMIT:
-            raise InputError(f"{path}: larger than {TEXT_LIMIT // 2**20} MiB")
-        return path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as text: {error}") from None
+    if regular(path).stat().st_size > TEXT_LIMIT:
+        raise InputError(f"{path}: larger than {TEXT_LIMIT // 2**20} MiB")
+    return read_text(path)
 
 
 def listed(entry: TestSetEntry, root: Path, names: Sequence[Any]) -> tuple[FileImages, list[str]]:

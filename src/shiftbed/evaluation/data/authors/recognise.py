@@ -16,6 +16,7 @@ from shiftbed.catalogue.test_sets import CIFAR_CLASSES, CORRUPTIONS
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.authors import examine
 from shiftbed.evaluation.data.authors.common import directories
+from shiftbed.reading.files import regular
 
 DEPTH = 4
 MOST = 20_000
@@ -219,5 +220,5 @@ def _v2(name: str) -> str:
 
 def _header(path: Path) -> list[str]:
     """The columns of a table."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
+    with regular(path).open(encoding="utf-8-sig", errors="replace") as file:
         return file.readline(100_000).strip().split(",")
