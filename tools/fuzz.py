@@ -48,7 +48,7 @@ def _asked(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def fuzz(options: argparse.Namespace, folder: Path) -> Counts:
     """Make the good files, spoil them, run the commands; failures made smaller."""
     preload()
-    world = make_world_in_a_child(folder / "world")
+    world = make_world_in_a_child(options.world or folder / "world")
     counts = Counts()
     begun = time.monotonic()
     for case, found in run_all(
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--patience", type=float, default=60.0, help="seconds until a hang")
     parser.add_argument("--regressions", action="store_true", help="inputs that failed once, first")
     parser.add_argument("--save", type=Path, help="a .jsonl file for the failing inputs")
+    parser.add_argument("--world", type=Path, help="the good files, kept here for the next time")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -136,7 +136,7 @@ def run_case(world: Path, scratch: Path, case: Case) -> dict[str, Any]:
     """Lay the files out, run the command in this process, say what came of it."""
     path = _lay_out(world, scratch, case)
     folder = path.parent.relative_to(scratch).as_posix()
-    code, said = _command(scratch, case.command.replace("{folder}", folder))
+    code, said = command_in_process(scratch, case.command.replace("{folder}", folder))
     lines = [line for line in said.splitlines() if line.strip()]
     logs = sorted((scratch / ".tmp").glob("shiftbed-*.log"))
     if logs or "unexpected error" in said or "Traceback" in said or "panicked at" in said:
@@ -177,7 +177,7 @@ def _lay_out(world: Path, scratch: Path, case: Case) -> Path:
     return spoilt
 
 
-def _command(scratch: Path, command: str) -> tuple[int, str]:
+def command_in_process(scratch: Path, command: str) -> tuple[int, str]:
     """The command as the shell would run it, its exit code and what it wrote to stderr."""
     from shiftbed.cli import main
 
@@ -401,6 +401,8 @@ def _late(worker: Worker, patience: float) -> bool:
 
 def make_world_in_a_child(folder: Path) -> Path:
     """Good files of every format; threads that this starts end with the child."""
+    if folder.is_dir():
+        return folder
     pid = os.fork()
     if pid == 0:
         code = 1

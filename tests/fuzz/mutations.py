@@ -155,7 +155,8 @@ def replaced(data: bytes, rng: random.Random) -> bytes:
             b"PAR1" + data[-400:],
             b"PK\x03\x04" + data[4:],
             b"\x1f\x8b\x08" + data[3:],
-            b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999,), }",
+            b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': "
+            b"(99999999999999,), }",
             b"\x89PNG\r\n\x1a\n" + data[8:],
             bytes(rng.randrange(256) for _ in range(300)),
         )

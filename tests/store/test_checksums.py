@@ -10,6 +10,7 @@ import pytest
 
 import shiftbed as sb
 from shiftbed.errors import InputError
+from shiftbed.importing.exchange import import_predictions
 from shiftbed.results.stores import clean_store, scrub_store, verify_store
 from shiftbed.store import PredictionStore, collect_garbage, part_from_top, verify
 from shiftbed.store.sealing import Damaged
@@ -111,6 +112,21 @@ def test_a_part_made_anew_by_another_writer_is_no_damage(path):
     assert reader.read("a", "val")["class_1"].to_list() == [0] * 60
 
 
+def around(method, before):
+    def called(*given, **options):
+        before(*given, **options)
+        return method(*given, **options)
+
+    return called
+
+
+def cleaned_by_another_process(root):
+    """What ``clean_store`` says to somebody else."""
+    code = "import sys, shiftbed.results.stores as s; s.clean_store(sys.argv[1], minimum_age=0)"
+    command = [sys.executable, "-c", code, str(root)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+
+
 class TestCleaningUp:
     def test_only_what_is_old_enough_and_into_quarantine(self, path):
         file = damage(path / "predictions" / "model=a", "part-*.parquet")
@@ -138,6 +154,44 @@ class TestCleaningUp:
         assert kinds == {("unreadable", False), ("unreadable", True)}
         monkeypatch.undo()
         assert verify(store) == []
+
+    def test_a_folder_that_cannot_be_listed_is_not_empty(self, path, monkeypatch):
+        real = os.scandir
+
+        def scandir(where="."):
+            if str(where).endswith("cells/model=b"):
+                raise PermissionError(13, "Permission denied", str(where))
+            return real(where)
+
+        monkeypatch.setattr(os, "scandir", scandir)
+        with pytest.raises(InputError, match=r"model=b: cannot be listed: Permission denied"):
+            clean_store(path, minimum_age=0)
+        monkeypatch.undo()
+        assert not (path / "quarantine").exists()
+        assert verify(PredictionStore(path)) == []
+
+    def test_not_during_an_import_or_an_evaluation(self, path, monkeypatch):
+        """A clean-up that begins after parts are written and before their records are."""
+        refused = []
+
+        def clean_up(store, *_, **__):
+            if not refused:
+                refused.append(cleaned_by_another_process(store.files.root))
+
+        for name in ("write_cells", "write_cell"):
+            real = getattr(PredictionStore, name)
+            monkeypatch.setattr(PredictionStore, name, around(real, clean_up))
+        answers = path.parent / "late.npz"
+        ones = np.ones((1, 60), int)
+        np.savez(answers, models=np.array(["d"]), top1=ones, labels=ones[0])
+        import_predictions(path, [answers], setting="late")
+        assert "being written to" in refused.pop()
+        images = sb.TestSet(np.zeros((4, 8, 8, 3), np.uint8), np.zeros(4, int), name="own")
+        bright = sb.model(lambda pixels: pixels.mean((2, 3)), name="e", size=8, classes=3)
+        sb.evaluate(bright, images, store=path)
+        assert "being written to" in refused.pop()
+        monkeypatch.undo()
+        assert verify(PredictionStore(path)) == []
 
     def test_not_while_another_process_writes(self, path):
         code = (

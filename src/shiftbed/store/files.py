@@ -110,7 +110,7 @@ class LocalFiles:
 
     def below(self, folder: str) -> list[str]:
         found = []
-        for directory, _, names in os.walk(self._root / folder):
+        for directory, _, names in os.walk(self._root / folder, onerror=_unlisted):
             inside = Path(directory).relative_to(self._root).as_posix()
             found += [f"{inside}/{name}" for name in names if not name.startswith(".")]
         return sorted(found)
@@ -159,6 +159,13 @@ class LocalFiles:
         folders = {path.parent for path in self._root.rglob(".*.part")}
         found = [path for folder in folders for path in abandoned(folder, old=0.0)]
         return sorted(path.relative_to(self._root).as_posix() for path in found)
+
+
+def _unlisted(error: OSError) -> None:
+    """What is in a folder that cannot be listed is unknown, not absent; one that is gone is."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        where = f"{error.filename}: cannot be listed: {error.strerror or error}"
+        raise Unreadable(where) from error
 
 
 class MemoryFiles:

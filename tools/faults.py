@@ -1,0 +1,294 @@
+"""Fail or kill every command that writes, at each of its calls that change a file.
+
+    python -m tools.faults [--most 12] [--every] [--only NAME] [--json]
+
+A small library (``faults.c``, compiled here, loaded before the C library) counts the calls that
+open for writing, write, sync, rename, remove or make a folder below the command's folder, native
+writers' too, and fails one of them with ENOSPC, EIO, EACCES, EROFS, EDQUOT or ESTALE, or kills the
+process there. After a fault the command must end with at most one line and exit code 1 or 2 (0
+where nothing is lost by it), leave no temporary file and nothing half-written; then the same
+command again must end as one that was never disturbed: the same files with the same content, times
+left out.
+
+Of a command with more than ``--most`` calls so many are struck, evenly spread, each with one error
+in turn and with a kill; ``--every`` strikes each call with each error.
+"""
+
+import argparse
+import ctypes
+import errno
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("POLARS_MAX_THREADS", "2")
+
+from tests.fuzz.harness import command_in_process, make_world_in_a_child, preload
+
+ERRORS = ("ENOSPC", "EIO", "EACCES", "EROFS", "EDQUOT", "ESTALE")
+SHIM = "SHIFTBED_FAULTS"
+TIMES = ("wall_seconds", "seconds", "times", "started", "ended", "written", "hardware", "sha256")
+"""Keys of records that say when or how fast, and the checksum over them."""
+_NETS = "nets:resnet8?weights=first.pt nets:resnet8?weights=second.pt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writer:
+    """A command that writes, and the files it reads."""
+
+    name: str
+    command: str
+    needs: tuple[str, ...]
+
+
+_MODEL = ("model.onnx", "model.preprocessing.json", "images.npz", "scores.csv")
+WRITERS = (
+    Writer(name="eval", command="eval onnx:model.onnx images.npz --store out", needs=_MODEL),
+    Writer(name="run", command="run testbed.toml", needs=(*_MODEL, "testbed.toml")),
+    Writer(name="train", command="train recipe.toml", needs=(*_MODEL, "recipe.toml")),
+    Writer(
+        name="train-net", command="train recipe.toml --grid nets", needs=(*_MODEL, "recipe.toml")
+    ),
+    Writer(name="store-import", command="store import out id.npz --setting val", needs=("id.npz",)),
+    Writer(name="gc", command="store gc store --minimum-age 0", needs=("store",)),
+    Writer(name="seal", command="store verify older --seal", needs=("older",)),
+    Writer(name="scrub", command="store scrub store --rebuild", needs=("store",)),
+    Writer(name="twin", command="store twin store --setting val --subset 0,1", needs=("store",)),
+    Writer(name="export", command="store export store --setting val -o out.npz", needs=("store",)),
+    Writer(name="import", command="import wide.csv -o out.parquet", needs=("wide.csv",)),
+    Writer(
+        name="place", command="place -t bed.parquet --model m2 -o out.csv", needs=("bed.parquet",)
+    ),
+    Writer(name="card", command="card m2 -t bed.parquet -o out.md", needs=("bed.parquet",)),
+    Writer(name="report", command="report bed.parquet -o out.html", needs=("bed.parquet",)),
+    Writer(name="plot", command="plot -t bed.parquet -s s -o out.html", needs=("bed.parquet",)),
+    Writer(
+        name="captions",
+        command="captions captions.csv --classes names.csv -o out --min-matches 2 --per-class 2",
+        needs=("captions.csv", "names.csv"),
+    ),
+    Writer(
+        name="corrupt",
+        command="corrupt folder out --corruption contrast:1 --as-is",
+        needs=("folder",),
+    ),
+    Writer(
+        name="probe",
+        command="probe onnx:model.onnx images.npz --probe phase --pairs 4 --store out",
+        needs=_MODEL,
+    ),
+    Writer(
+        name="soup",
+        command=f"soup {_NETS} --how uniform -o out.pt",
+        needs=("first.pt", "second.pt"),
+    ),
+    Writer(
+        name="interpolate",
+        command=f"interpolate {_NETS} images.npz --alphas 0,1 --store out --weights outw",
+        needs=("first.pt", "second.pt", "images.npz"),
+    ),
+)
+
+
+# --- one run in a child ----------------------------------------------------------------------
+
+
+def lay_out(world: Path, place: Path, writer: Writer) -> None:
+    """A folder with what the command reads, and nothing else."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    for need in writer.needs:
+        if (world / need).is_dir():
+            shutil.copytree(world / need, place / need)
+        else:
+            shutil.copy(world / need, place / need)
+    if writer.name == "gc":  # something to clean up
+        (place / "store" / "predictions" / "stray.parquet").write_bytes(b"x")
+    if writer.name == "scrub":
+        part = next((place / "store" / "predictions").rglob("part-*.parquet"))
+        part.write_bytes(part.read_bytes()[:-1])
+
+
+def run(place: Path, writer: Writer, at: int = 0, fault: int = 0) -> dict[str, Any]:
+    """The command in a child, disturbed at call ``at``: exit code, what it said, calls made."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        try:
+            found = _disturbed(place, writer, at, fault)
+            os.write(write, json.dumps(found).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    if not said:
+        return {
+            "code": -os.WTERMSIG(status) if os.WIFSIGNALED(status) else 99,
+            "said": "",
+            "calls": 0,
+        }
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+def _disturbed(place: Path, writer: Writer, at: int, fault: int) -> dict[str, Any]:
+    shim = ctypes.CDLL(os.environ[SHIM])
+    shim.faults_calls.restype = ctypes.c_long
+    os.setsid()
+    words = place.parent / "words"
+    words.mkdir(exist_ok=True)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(words / name, os.O_RDWR | os.O_CREAT | os.O_TRUNC), number)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+    os.environ["TMPDIR"] = str(words)
+    tempfile.tempdir = None
+    shim.faults_arm(str(place).encode(), ctypes.c_long(at), fault, 0)
+    code, said = command_in_process(place, writer.command)
+    shim.faults_disarm()
+    return {"code": code, "said": said, "calls": shim.faults_calls()}
+
+
+# --- what is there afterwards ----------------------------------------------------------------
+
+
+def content(place: Path) -> dict[str, str]:
+    """Every file with a digest of what it says, times left out; locks and logs are no results."""
+    found = {}
+    for path in sorted(place.rglob("*")):
+        name = path.relative_to(place).as_posix()
+        if path.is_dir() or path.name == ".lock":
+            continue
+        data = path.read_bytes()
+        if path.suffix == ".json" and not path.name.startswith("batch-"):
+            data = json.dumps(_timeless(json.loads(data)), sort_keys=True).encode()
+        found[name] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _timeless(v) for k, v in value.items() if k not in TIMES}
+    return [_timeless(one) for one in value] if isinstance(value, list) else value
+
+
+def leftovers(place: Path) -> list[str]:
+    return [path.name for path in place.rglob("*") if path.name.endswith(".part")]
+
+
+def strikes(calls: int, most: int, every: bool) -> list[tuple[int, str]]:
+    """Which calls are struck with what."""
+    if every:
+        return [(at, error) for at in range(1, calls + 1) for error in (*ERRORS, "kill")]
+    chosen = sorted({round(1 + i * (calls - 1) / max(most - 1, 1)) for i in range(most)})
+    chosen = [at for at in chosen if at <= calls]
+    each = [(at, ERRORS[i % len(ERRORS)]) for i, at in enumerate(chosen)]
+    return [*each, *((at, "kill") for at in chosen)]
+
+
+def try_all(
+    world: Path, folder: Path, writers: tuple[Writer, ...], most: int, every: bool
+) -> dict[str, Any]:
+    """Strike every command; counts of what came of it, and the cases that went wrong."""
+    counts: Counter[str] = Counter(
+        dict.fromkeys(("calls", "faults", "kills", "tracebacks", "differ", "leftovers", "half"), 0)
+    )
+    cases: list[str] = []
+    for writer in writers:
+        place = folder / "place"
+        lay_out(world, place, writer)
+        whole = run(place, writer)
+        expected, calls = content(place), int(whole["calls"])
+        if whole["code"] not in (0, 1) or "unexpected" in whole["said"]:
+            raise SystemExit(f"{writer.name} fails undisturbed: {whole}")
+        counts["calls"] += calls
+        for at, error in strikes(calls, most, every):
+            killed = error == "kill"
+            lay_out(world, place, writer)
+            number = -1 if killed else getattr(errno, error)
+            first = run(place, writer, at, number)
+            counts["kills" if killed else "faults"] += 1
+            wrong = _wrong(first, killed)
+            if not killed and leftovers(place) and wrong is None:
+                wrong = "half"
+            again = run(place, writer)
+            if wrong is None and leftovers(place):
+                wrong = "leftovers"
+            if wrong is None and (again["code"] != whole["code"] or content(place) != expected):
+                wrong = "differ"
+            if wrong is not None:
+                counts[wrong] += 1
+                words = " ".join((first["said"] or again["said"]).split())[-200:]
+                cases.append(f"{writer.name}, call {at} of {calls}, {error}: {wrong}: {words}")
+    return {"commands": len(writers), **counts, "cases": cases}
+
+
+def _wrong(found: dict[str, Any], killed: bool) -> str | None:
+    if killed:
+        return None
+    lines = [line for line in found["said"].splitlines() if line.strip()]
+    bad = any(word in found["said"] for word in ("Traceback", "unexpected error", "panicked"))
+    if bad or found["code"] not in (0, 1, 2) or (found["code"] and len(lines) > 1):
+        return "tracebacks"
+    return None
+
+
+# --- the tool --------------------------------------------------------------------------------
+
+
+def compile_shim(folder: Path) -> Path | None:
+    """The library that fails calls, None without a C compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return None
+    made = folder / "faults.so"
+    source = Path(__file__).with_suffix(".c")
+    flags = ["-shared", "-fPIC", "-O1", "-w", "-o", str(made), str(source), "-ldl"]
+    subprocess.run([compiler, *flags], check=True)
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--most", type=int, default=12, help="calls struck of each command")
+    parser.add_argument("--every", action="store_true", help="each call with each error")
+    parser.add_argument("--only", action="append", help="only this command; repeatable")
+    parser.add_argument("--world", type=Path, help="the good files, kept here for the next time")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    if SHIM not in os.environ:  # once more, with the library loaded first
+        with tempfile.TemporaryDirectory(prefix="shiftbed-faults-") as folder:
+            shim = compile_shim(Path(folder))
+            if shim is None:
+                sys.exit("tools.faults needs a C compiler (cc)")
+            more = {SHIM: str(shim), "LD_PRELOAD": str(shim)}
+            again = [sys.executable, "-m", "tools.faults", *sys.argv[1:]]
+            sys.exit(subprocess.run(again, env=os.environ | more, check=False).returncode)
+    writers = tuple(one for one in WRITERS if options.only is None or one.name in options.only)
+    folder = Path(tempfile.mkdtemp(prefix="shiftbed-faults-", dir=memory))
+    try:
+        preload()
+        world = make_world_in_a_child(options.world or folder / "world")
+        found = try_all(world, folder, writers, options.most, options.every)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    cases = found.pop("cases")
+    print(json.dumps(found) if options.json else "\n".join(f"{k:12s}{v}" for k, v in found.items()))
+    print("".join(f"{case}\n" for case in cases), end="", file=sys.stderr)
+    sys.exit(1 if cases else 0)
+
+
+if __name__ == "__main__":
+    main()
