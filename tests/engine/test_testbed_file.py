@@ -95,5 +95,5 @@ def test_mistakes_are_named(tmp_path, old, new, message):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="no such file"):
         read_testbed_toml(tmp_path / "none.toml")

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.reading.files import read_file, read_frame, read_json, read_text, regular
+from shiftbed.reading.files import read_file, read_frame, read_json, read_text
 
 
 def parquet() -> bytes:
@@ -27,11 +27,11 @@ def test_pipes_devices_folders_and_broken_links_are_not_opened(tmp_path):
         assert "\n" not in str(refused.value)
 
 
-def test_a_pipe_of_the_shell_is_read(tmp_path):
+def test_a_pipe_of_the_shell_is_read():
     read, write = os.pipe()
     os.write(write, b"model,val\n")
     os.close(write)
-    assert regular(f"/dev/fd/{read}").open("rb").read() == b"model,val\n"
+    assert read_file(f"/dev/fd/{read}") == b"model,val\n"
     os.close(read)
 
 
@@ -52,13 +52,14 @@ def test_json_and_text(tmp_path):
 def test_parquet_of_others(capfd):
     data = parquet()
     assert read_frame(data, "a", ["a", "none"]).columns == ["a"]
+    said = []
     for at in range(0, len(data), 7):
-        spoilt = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
         try:
-            read_frame(spoilt, "a.parquet")
+            read_frame(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :], "a.parquet")
         except InputError as error:
-            assert str(error).startswith("a.parquet: ")
-            assert "\n" not in str(error)
+            said.append(str(error))
+    assert len(said) > 20
+    assert all(one.startswith("a.parquet: ") and "\n" not in one for one in said)
     assert capfd.readouterr().err == ""  # no panic is printed
 
 

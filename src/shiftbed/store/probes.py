@@ -111,11 +111,15 @@ def read_probe(
             frames.append(read_part(store.read_bytes(name, sums.get(part_name(*part))), columns))
         except (OSError, InputError, pl.exceptions.PolarsError) as error:
             raise InputError(f"{store.files.root}/{name}: cannot be read: {brief(error)}") from None
-        _check(frames[-1], f"{store.files.root}/{name}")
+        _check(frames[-1], f"{store.files.root}/{name}", columns or [])
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def _check(frame: pl.DataFrame, where: str) -> None:
+def _check(frame: pl.DataFrame, where: str, needed: list[str]) -> None:
+    """Numbers in every column that is asked for; a file of another probe lacks some."""
+    for name in needed:
+        if name not in frame.columns:
+            raise InputError(f"{where}: damaged, there is no column {name!r}")
     for name, kind in frame.schema.items():
         if name != "magnitude" and not (kind.is_numeric() or kind == pl.Null):
             raise InputError(f"{where}: column {name!r} holds {kind}, not numbers")

@@ -404,10 +404,13 @@ class PredictionStore:
             raise InputError(f"no predictions of {model!r} on {setting!r} in the store")
         if len(parts) == 1:
             return self.read_range(model, setting, parts[0], columns)
-        return pl.concat(
-            [self.read_range(model, setting, part, columns) for part in parts],
-            how="vertical_relaxed",
-        )
+        frames = [self.read_range(model, setting, part, columns) for part in parts]
+        try:
+            return pl.concat(frames, how="vertical_relaxed")
+        except pl.exceptions.PolarsError:
+            raise self._damaged(
+                cell_folder(model, setting), "its parts differ in columns"
+            ) from None
 
     def read_all(
         self, model: str, test_set: StoredTestSet, columns: list[str] | None = None
