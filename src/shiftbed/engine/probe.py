@@ -33,7 +33,7 @@ from shiftbed.evaluation.probes import (
 from shiftbed.evaluation.probes.paths import VARIANTS
 from shiftbed.evaluation.probes.probe import default_projections
 from shiftbed.reading.files import read_json
-from shiftbed.reading.shapes import count, misfit
+from shiftbed.reading.shapes import count, fitting
 from shiftbed.results.charts import Charted
 from shiftbed.results.scores import probe_rows
 from shiftbed.store import PredictionStore
@@ -293,10 +293,7 @@ def _several(given: Any) -> list[Any]:
     done = sorted(path.glob("*/done.json"))
     lines = []
     for file in done:
-        found = read_json(file)
-        if misfit(found, {"stops": [count]}) is not None:
-            raise InputError(f"{file}: not the record of a finished run")
-        for step in found["stops"]:
+        for step in fitting(read_json(file), {"stops": [count]}, file)["stops"]:
             if (file.parent / f"step-{step:08d}.pt").is_file():
                 lines.append(f"run:{file.parent}?step={step}")
     if not lines:

@@ -6,7 +6,10 @@ for an object (a key that ends in ``?`` may be missing, ``"*"`` is any other) or
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from shiftbed.errors import InputError
 
 Shape = Any
 
@@ -78,6 +81,14 @@ def misfit(value: Any, shape: Shape, at: str = "") -> str | None:
     if isinstance(shape, dict):
         return _misfit_keys(value, shape, at)
     return None if _fits(value, shape) else at or "it"
+
+
+def fitting(value: Any, shape: Shape, path: str | Path) -> Any:
+    """The value that a file holds, refused if it is not of the shape."""
+    where = misfit(value, shape)
+    if where is not None:
+        raise InputError(f"{path}: damaged: {where!r} is missing or not what it should be")
+    return value
 
 
 def _misfit_keys(value: Any, shape: dict[str, Shape], at: str) -> str | None:

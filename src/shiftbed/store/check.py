@@ -7,11 +7,11 @@ from typing import Any, Literal
 import polars as pl
 
 from shiftbed.errors import InputError
-from shiftbed.store.names import part_name, part_range
+from shiftbed.store.names import cell_folder, part_name, part_range
 from shiftbed.store.parts import read_part
 from shiftbed.store.probes import probe_folder, probe_record_of, write_probe
 from shiftbed.store.sealing import Damaged, digest, is_sealed
-from shiftbed.store.store import PredictionStore, cell_folder
+from shiftbed.store.store import PredictionStore
 
 Kind = Literal["missing", "duplicate", "damaged", "unreadable", "orphan", "leftover", "failed"]
 

@@ -39,3 +39,23 @@ def part_range(name: str) -> tuple[int, int] | None:
     if len(pieces) != 2 or not all(piece.isdigit() for piece in pieces):
         return None
     return int(pieces[0]), int(pieces[1])
+
+
+def cell_folder(model: str, setting: str) -> str:
+    """The folder of a cell's parts."""
+    return f"predictions/model={encode(model)}/setting={encode(setting)}"
+
+
+def cell_file(model: str, setting: str) -> str:
+    """The file of a cell's own record."""
+    return f"cells/model={encode(model)}/setting={encode(setting)}.json"
+
+
+def covers(parts: list[tuple[int, int]], n: int) -> bool:
+    """Whether ranges cover 0 … n−1 without gap or overlap."""
+    at = 0
+    for start, stop in parts:
+        if start != at:
+            return False
+        at = stop
+    return at == n

@@ -28,7 +28,7 @@ from shiftbed.labels import Judged, judge
 from shiftbed.reading.files import parse_json
 from shiftbed.records import Setting, older_setting
 from shiftbed.store.files import MemoryFiles, open_files
-from shiftbed.store.names import encode, part_name, part_range
+from shiftbed.store.names import cell_file, cell_folder, covers, encode, part_name, part_range
 from shiftbed.store.parts import read_part, write_part
 from shiftbed.store.sealing import Damaged, digest, opened, sealed
 from shiftbed.store.shapes import check_batch, check_record, read_examples
@@ -278,13 +278,13 @@ class PredictionStore:
 
     def write_cell(self, model: str, setting: str, record: Mapping[str, Any]) -> None:
         """The cell's provenance record, replacing an older one."""
-        self.write_json(_cell(model, setting), self._record(model, setting, record))
+        self.write_json(cell_file(model, setting), self._record(model, setting, record))
 
     def begin_cell(self, model: str, setting: str, record: Mapping[str, Any]) -> dict[str, Any]:
         """Write a cell's first record, unless another writer was faster: then theirs holds."""
         self.begin()
         whole = self._record(model, setting, record)
-        if self.files.create(_cell(model, setting), sealed(whole)):
+        if self.files.create(cell_file(model, setting), sealed(whole)):
             return whole
         there = self.cell(model, setting) or {}
         if "backend" not in there:  # it failed before it could begin
@@ -309,7 +309,7 @@ class PredictionStore:
             self._write(f"cells/batch-{name}.json", data)
 
     def cell(self, model: str, setting: str) -> dict[str, Any] | None:
-        own = self._json_if_there(_cell(model, setting))
+        own = self._json_if_there(cell_file(model, setting))
         if own is not None:
             return self._learn(own)
         found = self._batches().get((model, setting))
@@ -454,28 +454,10 @@ class PredictionStore:
         """Forget a cell."""
         for part in self.parts(model, setting):
             self.files.remove(f"{cell_folder(model, setting)}/{part_name(*part)}")
-        self.files.remove(_cell(model, setting))
+        self.files.remove(cell_file(model, setting))
         rest = self._batches()
         if rest.pop((model, setting), None) is not None:
             old = [n for n in self.files.below("cells") if n.startswith("cells/batch-")]
             self.write_cells((m, s, record) for (m, s), record in rest.items())  # sums anew
             for name in old:
                 self.files.remove(name)
-
-
-def covers(parts: list[Range], n: int) -> bool:
-    """Whether ranges cover 0 … n−1 without gap or overlap."""
-    at = 0
-    for start, stop in parts:
-        if start != at:
-            return False
-        at = stop
-    return at == n
-
-
-def cell_folder(model: str, setting: str) -> str:
-    return f"predictions/model={encode(model)}/setting={encode(setting)}"
-
-
-def _cell(model: str, setting: str) -> str:
-    return f"cells/model={encode(model)}/setting={encode(setting)}.json"

@@ -38,6 +38,7 @@ from shiftbed.evaluation.models.checkpoints import read_state, refusal
 from shiftbed.evaluation.models.spec import Request, Spec
 from shiftbed.places import local, only_here
 from shiftbed.reading.files import read_json
+from shiftbed.reading.shapes import any_text, count, fitting, plain, text
 from shiftbed.store import PredictionStore, read_answers
 from shiftbed.training.augment import label_of
 from shiftbed.training.networks import Network, make_network
@@ -45,6 +46,12 @@ from shiftbed.training.objective import Hook, make_objective
 from shiftbed.training.prepare import TrainingData
 from shiftbed.training.recipe import Job, short_hash
 from shiftbed.training.sources import DataSpec
+
+_SHAPES: dict[str, Any] = {
+    "job": {"id": text, "base?": any_text, "*": plain},
+    "log": {"checkpoints": [{"step": count, "info": {"*": plain}, "*": plain}], "*": plain},
+    "done": {"stops": [count], "*": plain},
+}
 
 
 class RunFolder:
@@ -102,7 +109,9 @@ class RunFolder:
     def read(self, name: str) -> Any:
         """A JSON file of the run, None if it is not there."""
         path = self.path / f"{name}.json"
-        return read_json(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        return fitting(read_json(path), _SHAPES[name], path)
 
     def write(self, name: str, value: Any) -> None:
         with write_atomically(self.path / f"{name}.json") as file:
