@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.labels import LabelPolicy
-from shiftbed.reading.shapes import any_text, count, misfit, plain, real, text, whole
+from shiftbed.reading.shapes import any_text, misfit, real, text
 
 ShiftKind = Literal[
     "natural-dataset", "consistency", "adversarially-filtered", "corruption", "adversarial"
@@ -23,12 +23,12 @@ NATURAL = tuple(kind for kind in KINDS if kind not in PERTURBED)
 
 
 _PERTURBATION = {
-    **{"kind": text, "name": text, "id": text, "severity?": (None, whole), "on_disk?": bool},
-    "details?": {"*": plain},
+    **{"kind": str, "name": str, "id": str, "severity?": (None, int, float), "on_disk?": bool},
+    "details?": dict,
 }
 _SETTING = {
-    **{"test_set": any_text, "policy?": any_text, "policy_name?": any_text, "relabel?": bool},
-    **{"share?": (None, real), "seed?": whole, "window?": (None, count), "name?": any_text},
+    **{"test_set": str, "policy?": str, "policy_name?": str, "relabel?": bool, "name?": str},
+    **{"share?": (None, int, float), "seed?": int, "window?": (None, int)},
     **{"perturbation?": _PERTURBATION, "clean?": dict, "mean_of?": [dict]},
 }
 
