@@ -52,6 +52,6 @@ def test_columns_of_the_wrong_kind(tmp_path, frame, why):
 
 def test_damaged_files(tmp_path):
     (tmp_path / "c.parquet").write_bytes(b"PAR1 no PAR1")
-    with pytest.raises(InputError, match="cannot be read as Parquet") as raised:
+    with pytest.raises(InputError, match="not a readable Parquet file") as raised:
         read(tmp_path / "c.parquet")
     assert "\n" not in str(raised.value)

@@ -204,7 +204,7 @@ class TestErrors:
             read_recipe(place(tmp_path, GRID, head))
 
     def test_no_file(self, tmp_path):
-        with pytest.raises(InputError, match="No such file"):
+        with pytest.raises(InputError, match="no such file"):
             read_recipe(tmp_path / "none.toml")
 
 
