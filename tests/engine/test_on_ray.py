@@ -9,6 +9,8 @@ import pytest
 import shiftbed as sb
 from shiftbed.engine.on_ray import on_ray
 from shiftbed.errors import InputError
+from shiftbed.store import PredictionStore
+from tests.objects import BUCKET, environment, s3_server
 from tools.kill_fifty import make_testbed, predictions
 
 pytestmark = pytest.mark.slow
@@ -77,3 +79,48 @@ def test_an_address_where_nothing_answers_is_refused_at_once(monkeypatch):
     pytest.importorskip("ray")
     with pytest.raises(InputError, match=r"no Ray cluster at '127\.0\.0\.1:9'"):
         list(on_ray([], lambda done: None, address="127.0.0.1:9"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_nodes_that_share_no_directory(beds, tmp_path, monkeypatch):
+    """Code, test sets and store by URL; a node is killed; equal to a run on this machine."""
+    ray = pytest.importorskip("ray")
+    pytest.importorskip("moto")
+    from ray.cluster_utils import Cluster
+
+    text = beds[0].read_text().replace("python:plain_models:", "python:plain_models.py:")
+    beds[1].write_text(text)
+    with s3_server() as port:
+        for key, value in environment(port).items():
+            monkeypatch.setenv(key, value)
+        monkeypatch.setenv("SHIFTBED_CACHE", str(tmp_path / "cache"))
+        url = f"s3://{BUCKET}/ray"
+        files = PredictionStore(url).files
+        for name in ("testbed.toml", "plain_models.py", "a.npz", "b.npz"):
+            files.write(name, (beds[1].parent / name).read_bytes())
+        (tmp_path / "empty").mkdir()
+        monkeypatch.chdir(tmp_path / "empty")
+        head = {"num_cpus": 1, "include_dashboard": False}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        second = cluster.add_node(num_cpus=1)
+        ray.init(address=cluster.address, **QUIET)
+        store = PredictionStore(f"{url}/store")
+
+        def kill():
+            while not store.files.below("predictions"):
+                time.sleep(0.2)
+            cluster.remove_node(second, allow_graceful=False)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        try:
+            done = sb.run(f"{url}/testbed.toml", runner="ray", workers=2)
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
+        killer.join(timeout=20)
+        assert not done.failed
+        sb.run(beds[1])
+        here = PredictionStore(beds[1].parent / "store").files
+        pairs = zip(here.below("predictions"), store.files.below("predictions"), strict=True)
+        assert all(here.read(one) == store.files.read(other) for one, other in pairs)
