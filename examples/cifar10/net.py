@@ -1,6 +1,8 @@
 """Two small networks for 32×32 pictures, of about the same size and cost: with and without
 shortcuts."""
 
+from collections.abc import Sequence
+
 from torch import nn
 
 from shiftbed.training.networks import CIFAR_MEAN, CIFAR_STD, build
@@ -22,14 +24,14 @@ def residual() -> nn.Module:
     return made
 
 
-def plain() -> nn.Module:
+def plain(widths: Sequence[int] = (16, 32, 64, 64)) -> nn.Module:
     """Four convolutions of 16, 32, 64 and 64 channels with pooling, and a linear head.
 
-    61,000 weights.
+    61,000 weights; other ``widths``, other channels.
     """
     layers: list[nn.Module] = []
     inputs = 3
-    for width in (16, 32, 64, 64):
+    for width in widths:
         layers += [
             nn.Conv2d(inputs, width, 3, padding=1, bias=False), nn.BatchNorm2d(width),
             nn.ReLU(), nn.MaxPool2d(2),

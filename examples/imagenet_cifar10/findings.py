@@ -1,201 +1,277 @@
-"""Which findings of andreassen2021 hold here: differences of ρ with intervals over seeds."""
+"""Which findings of andreassen2021 hold here: ρ, dominance and triplets, with intervals."""
 
 import datetime
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
-from scipy.special import stdtrit
+from numpy.typing import NDArray
 
-from examples.imagenet_cifar10.data import CORRUPTIONS
-from shiftbed.analysis.similarity import similarity
-from shiftbed.display import points
+from examples.imagenet_cifar10.alike import similar
+from examples.imagenet_cifar10.judged import Answers, figure, of_images, rho, row
+from examples.imagenet_cifar10.published import Published, read_published
+from shiftbed.errors import InputError
 from shiftbed.results.trajectories import Trajectories, trajectories
 from shiftbed.testbed import Testbed, open_testbed
 
-__all__ = ["findings", "markdown", "verdict"]
+__all__ = ["findings"]
 
-SHIFT = "corrupted"
-_ABOUT = ("kind", "runs", "step", "final_id")
+ID, CORRUPTED = "cifar10", "corrupted"
+HOW = ("max", "mean", "sum")
 Rows = list[dict[str, Any]]
+Parts = dict[str, dict[str, list[int]]]
+"""Kind of run → start, peak and final → a checkpoint of each run, as a row of the testbed."""
 
 
-def findings(folder: Path) -> dict[str, Any]:
-    """The line, every kind of run, and the table of findings, as plain values."""
+def findings(folder: Path, published: Path | None = None) -> dict[str, Any]:
+    """Of every OOD set: the line, every kind of run, and the table of findings."""
     bed = open_testbed(str(folder / "store"))
-    found = trajectories(bed, SHIFT, by="grid", on_boundary="clip")
-    line, kinds = found.line, found.kinds.drop("rule").to_dicts()
-    kept = [
-        f"{part}_{key}"
-        for part in ("start", "peak", "final", "lost")
-        for key in ("rho", "low", "high", "share")
-    ]
-    ids = {str(kind): float(rows["final_source"].mean()) for (kind,), rows in _by_kind(found)}
-    for one in kinds:
-        one["final_id"] = ids[one["kind"]]
+    known = None if published is None else _published(folder, published)
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "published": None if known is None else len(known.id),
+        "shifts": {shift.name: _shift(folder, bed, shift.name, known) for shift in bed.shifts},
+    }
+
+
+def _published(folder: Path, path: Path) -> Published:
+    known = read_published(path, np.load(folder / "rows.npy"))
+    with np.load(folder / "cifar10.npz", allow_pickle=False) as file:
+        if not np.array_equal(file["labels"], known.labels):
+            raise InputError(f"{path}: its labels are not those of the study's test images")
+    return known
+
+
+def _shift(folder: Path, bed: Testbed, shift: str, known: Published | None) -> dict[str, Any]:
+    found = judged(bed, shift)
+    parts = _parts(bed, found)
+    answers = _answers(bed, found, shift)
+    table = _along(answers, parts) + _zero_shot(folder, bed, found, shift)
+    if shift == CORRUPTED:
+        table += similar(answers, parts["head-lite0"], known)
+    lines = {"networks trained here": answers}
+    if known is not None and shift in known.ood:
+        lines[f"{len(known.id)} published networks"] = known.line_of(answers, shift)
+        table += _by_published(lines, parts)
+    value = bed.accuracy(ID)
+    own = [float(value[bed.model_index(name)]) for name in found.line.models]
+    line = found.line
+    return {
         "line": {
             "networks": line.n, "slope": line.weights[0], "intercept": line.intercept,
-            "r2": line.r2, "id": _range(bed, line.models),
+            "r2": line.r2, "id": [min(own), max(own)],
         },
-        "images": {s: bed.usual_size(s) for s in ("cifar10", SHIFT)},
-        "kinds": [{key: one.get(key) for key in (*_ABOUT, *kept)} for one in kinds],
-        "findings": _table(found) + _similar(bed, found),
+        "images": {name: bed.usual_size(name) for name in (ID, shift)},
+        "kinds": _kinds(found, max(own)),
+        "findings": table,
     }  # fmt: skip
 
 
-def _by_kind(found: Trajectories) -> Any:
-    return found.frame.group_by(["kind"], maintain_order=True)
+def judged(bed: Testbed, shift: str) -> Trajectories:
+    """Runs along training, without checkpoints below the least accurate network of the line.
+
+    Near chance ρ is a matter of extrapolation, and a peak there would mean nothing.
+    """
+    line = bed.fit(shift, bootstrap=0, on_boundary="clip")
+    value = bed.accuracy(ID)
+    lowest = min(float(value[bed.model_index(name)]) for name in line.models)
+    with np.errstate(invalid="ignore"):
+        inside = np.asarray(value >= lowest)
+    return trajectories(bed, shift, by="grid", only=inside, on_boundary="clip")
 
 
-def _range(bed: Testbed, models: tuple[str, ...]) -> list[float]:
-    values = [bed.accuracy("cifar10")[bed.model_index(name)] for name in models]
-    return [float(min(values)), float(max(values))]
+def _parts(bed: Testbed, found: Trajectories) -> Parts:
+    parts: Parts = {}
+    steps = {
+        (run, step): model
+        for model, run, step in found.checkpoints.select("model", "run", "step").rows()
+    }
+    for one in found.frame.to_dicts():
+        own = sorted(step for run, step in steps if run == one["run"])
+        here = {"start": own[0], "peak": one["step"], "final": own[-1]}
+        for part, step in here.items():
+            at = bed.model_index(steps[one["run"], step])
+            parts.setdefault(one["kind"], {}).setdefault(part, []).append(at)
+    return parts
 
 
-def _table(found: Trajectories) -> Rows:
-    """One row per finding: what, the difference in points, its interval, the verdict."""
-    runs = {str(kind): rows for (kind,), rows in found.frame.group_by(["kind"])}
+def _answers(bed: Testbed, found: Trajectories, shift: str) -> Answers:
+    right = {name: bed.results[name].right for name in (ID, shift)}
+    line = [bed.model_index(name) for name in found.line.models]
+    return Answers(
+        id=right[ID], ood=right[shift], line_id=right[ID][line], line_ood=right[shift][line],
+        paired=shift == CORRUPTED,
+    )  # fmt: skip
 
-    def of(kind: str, part: str) -> np.ndarray:
-        return 100 * runs[kind][f"{part}_rho"].to_numpy() if kind in runs else np.zeros(0)
 
-    head, rows = "head-lite0", []
+def _along(answers: Answers, parts: Parts) -> Rows:
+    rows: Rows = []
 
-    def add(what: str, one: np.ndarray, two: np.ndarray | None = None, *, sign: int = 1) -> None:
-        rows.append(verdict(what, one, two, sign=sign))
+    def add(what: str, where: str, claim: str, *sides: tuple[str, str, str | None]) -> None:
+        if all(kind in parts for kind, _, _ in sides):
+            rows.append(row(what, where, claim, figure(_of(answers, parts, *sides), answers)))
 
-    add("ρ of a head on ImageNet features peaks above 0", of(head, "peak"))
-    add("it is lost at the end (peak − final)", of(head, "peak") - of(head, "final"))
-    add("whole network from ImageNet weights: peak above 0", of("whole-pretrained", "peak"))
-    random = of("whole-random", "peak")
-    add("whole network from random weights: peak above 0 (the paper: no)", random, sign=0)
-    add("ImageNet weights peak above random ones", of("whole-pretrained", "peak"), random)
-    add("MSE peaks as cross-entropy does", of("head-mse", "peak"), of(head, "peak"), sign=0)
-    easy, usual, hard = (of(f"head-{keep}", "peak") for keep in ("easiest", "random", "hardest"))
-    add("hard examples peak above random ones", hard, usual)
-    add("random examples peak above easy ones", usual, easy)
-    for kind, name in (
-        ("head-mapped", "a mapped head"), ("head-pull-small", "a weak pull"),
-        ("head-pull-large", "a strong pull"), ("head-phase-out", "phase-out"),
+    head, whole, random = "head-lite0", "whole-pretrained", "whole-random"
+    add("a head on ImageNet features: ρ peaks above 0", "5.1, C.6", "above", (head, "peak", None))
+    add("… and is lost at the end (peak − final)", "5.1", "above", (head, "peak", "final"))
+    add(
+        "whole network from ImageNet weights: ρ peaks above 0",
+        "5.1, Fig. 3a",
+        "above",
+        (whole, "peak", None),
+    )
+    add("… and is lost at the end (peak − final)", "5.1", "above", (whole, "peak", "final"))
+    add(
+        "whole network from random weights stays on the line",
+        "5.1, C.1",
+        "within",
+        (random, "peak", None),
+    )
+    add(
+        "small network from random weights stays on the line",
+        "5.1, C.3",
+        "within",
+        ("small-random", "peak", None),
+    )
+    add(
+        "ImageNet weights peak above random ones",
+        "5.1",
+        "above",
+        (whole, "peak", None),
+        (random, "peak", None),
+    )
+    add(
+        "the last layer alone peaks as the whole network does",
+        "C.6",
+        "within",
+        (head, "peak", None),
+        (whole, "peak", None),
+    )
+    add(
+        "squared error peaks as cross-entropy does",
+        "C.4",
+        "within",
+        ("head-mse", "peak", None),
+        (head, "peak", None),
+    )
+    for other in ("head-lite1", "head-lite2"):
+        add(
+            f"the larger network {other[5:]} peaks above lite0",
+            "5.1, C.8",
+            "above",
+            (other, "peak", None),
+            (head, "peak", None),
+        )
+    add(
+        "hard examples peak above random ones",
+        "5.3, C.9",
+        "above",
+        ("head-hardest", "peak", None),
+        ("head-random", "peak", None),
+    )
+    add(
+        "random examples peak above easy ones",
+        "5.3, C.9",
+        "above",
+        ("head-random", "peak", None),
+        ("head-easiest", "peak", None),
+    )
+    for kind, name, where, usual in (
+        ("head-mapped", "a mapped head", "C.12", head),
+        ("head-pull-small", "a mapped head with a weak pull", "C.12", head),
+        ("head-pull-large", "a mapped head with a strong pull", "C.12", head),
+        ("head-replay-1", "a mapped head with replay, ratio 1,", "C.12", head),
+        ("head-replay-10", "a mapped head with replay, ratio 10,", "C.12", head),
+        ("head-phase-out", "phase-out of easy examples", "C.9, Fig. 19", head),
+        ("whole-replay", "the whole network with replay", "C.11", whole),
+        ("whole-keep", "the whole network from a trained head that is kept", "", whole),
     ):  # fmt: skip
         what = f"{name} keeps no more ρ at the end than a new head"
-        add(what, of(kind, "final"), of(head, "final"), sign=0)
-    rows.append(_zero_shot(runs.get("head-mapped")))
-    for other in ("head-lite1", "head-lite2"):
-        if other in runs:
-            add(f"{other} peaks above {head}", of(other, "peak"), of(head, "peak"))
+        add(what, where, "no more", (kind, "final", None), (usual, "final", None))
     return rows
 
 
-def _zero_shot(rows: pl.DataFrame | None) -> dict[str, Any]:
-    """The mapped head before training: one model whatever the seed; its interval is of images."""
-    what = "zero-shot (mapped head before training) has ρ above 0 (interval over images)"
-    found: dict[str, Any] = {"finding": what, "n": [1], "value": None, "low": None, "high": None}
-    if rows is None:
-        return found | {"verdict": "not run"}
-    value, low, high = (100 * float(rows[f"start_{key}"][0]) for key in ("rho", "low", "high"))
-    said = "holds" if low > 0 else "does not hold" if high < 0 else "inconclusive"
-    return found | {"value": value, "low": low, "high": high, "verdict": said}
+def _of(
+    answers: Answers, parts: Parts, *sides: tuple[str, str, str | None]
+) -> Callable[[Any], list[NDArray[np.float64]]]:
+    """ρ of a kind's runs at a part of training, or what is lost from it to another part."""
+
+    def values(counts: Any) -> list[NDArray[np.float64]]:
+        each, found = rho(answers, counts), []
+        for kind, part, less in sides:
+            one = each[parts[kind][part]]
+            found.append(one if less is None else one - each[parts[kind][less]])
+        return found
+
+    return values
 
 
-def verdict(
-    what: str, one: np.ndarray, two: np.ndarray | None = None, *, sign: int = 1
-) -> dict[str, Any]:
-    """A mean, or a difference of means, over seeds with its 95 % t interval (Welch for two).
-
-    ``sign`` 1: the claim is that it is above 0; 0: that it is 0, which an interval that holds 0
-    does not contradict. One run gives no interval, so nothing is decided.
-
-    >>> verdict("up", np.array([1.0, 1.1, 0.9]))["verdict"]
-    'holds'
-    """
-    sides = [one] if two is None else [one, two]
-    n = [len(side) for side in sides]
-    row: dict[str, Any] = {"finding": what, "n": n, "value": None, "low": None, "high": None}
-    if min(n) < 1:
-        return row | {"verdict": "not run"}
-    value = float(one.mean() - (0.0 if two is None else two.mean()))
-    if min(n) < 2:
-        return row | {"value": value, "verdict": "inconclusive (one run)"}
-    parts = [float(side.var(ddof=1)) / len(side) for side in sides]
-    error = sum(parts) ** 0.5
-    each = [part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True)]
-    dof = sum(parts) ** 2 / sum(each) if sum(each) > 0 else min(n) - 1
-    half = float(stdtrit(dof, 0.975)) * error
-    low, high = value - half, value + half
-    if sign:
-        said = "holds" if low > 0 else "does not hold" if high < 0 else "inconclusive"
-    else:
-        said = "not contradicted" if low <= 0 <= high else "contradicted"
-    return row | {"value": value, "low": low, "high": high, "verdict": said}
-
-
-def _similar(bed: Testbed, found: Trajectories) -> Rows:
-    """Dominance over the line's networks, at the peak and at the end of heads (Section 5.4)."""
-    results = bed.results.get("cifar10")
-    steps = found.checkpoints.filter(pl.col("kind_of_run") == "head-lite0")
-    if results is None or not len(steps):
+def _zero_shot(folder: Path, bed: Testbed, found: Trajectories, shift: str) -> Rows:
+    """Mapped ImageNet classes by max, mean and sum: no seed changes these models."""
+    if shift != CORRUPTED:
         return []
-    peak = float(found.kinds.filter(kind="head-lite0")["step"][0])
-    last = steps["step"].max()
-    line = [bed.model_index(name) for name in found.line.models]
-    shares: dict[str, np.ndarray] = {}
-    for name, step in (("peak", peak), ("end", last)):
-        own = steps.filter(pl.col("step") == step)["model"].to_list()
-        each = []
-        for model in own:
-            right = results.right[[*line, bed.model_index(model)]]
-            each.append(100 * float(similarity(right).dominance[-1, :-1].mean()))
-        shares[name] = np.array(each)
-    among = similarity(results.right[line]).dominance
-    usual = 100 * float(among[np.triu_indices(len(line), 1)].mean())
+    own = _answers(bed, found, shift)
+    rows: Rows = []
+    models: dict[str, Answers] = {}
+    for how in HOW:
+        zero = open_testbed(str(folder / f"zero-shot-{how}"))
+        sides = [_right_on(zero, name) for name in (ID, shift)]
+        for at, name in enumerate(zero.model_names):
+            right = [side[at : at + 1] for side in sides]
+            models[name] = Answers(
+                id=right[0], ood=right[1], line_id=own.line_id, line_ood=own.line_ood, paired=True
+            )
+    for net in sorted({name.rpartition("-")[0] for name in models}):
+        best = models[f"{net}-max"]
+        what = f"zero-shot {net} ({100 * best.id.mean():.1f} % by the largest score) has ρ above 0"
+        rows.append(row(what, "5.2, C.7", "above", of_images(partial(_alone, best), best)))
+        for how in HOW[1:]:
+            other = models[f"{net}-{how}"]
+
+            def both(counts: Any, one: Answers = other, two: Answers = best) -> Any:
+                return [rho(one, counts), rho(two, counts)]
+
+            what = f"zero-shot {net} by {how} ({100 * other.id.mean():.1f} %) has ρ as by max"
+            rows.append(row(what, "C.7, Fig. 14", "within", of_images(both, best)))
+    return rows
+
+
+def _alone(answers: Answers, counts: Any) -> list[NDArray[np.float64]]:
+    return [rho(answers, counts)]
+
+
+def _right_on(zero: Testbed, test_set: str) -> NDArray[np.bool_]:
+    (name,) = [one for one in zero.settings if one.partition("@")[0] == test_set]
+    return zero.results[name].right
+
+
+def _by_published(lines: dict[str, Answers], parts: Parts) -> Rows:
+    rows: Rows = []
+    name = list(lines)[-1]
+    for kind in ("head-lite0", "whole-pretrained"):
+        if kind in parts:
+            found = figure(_of(lines[name], parts, (kind, "peak", None)), lines[name])
+            rows.append(
+                row(f"by the line of {name}: {kind} peaks above 0", "Fig. 3a", "above", found)
+            )
+    return rows
+
+
+def _kinds(found: Trajectories, top: float) -> Rows:
+    """A row per kind of run, as ``shiftbed trajectories`` has it."""
+    last = {
+        str(kind): float(rows["final_source"].mean())
+        for (kind,), rows in found.frame.group_by(["kind"])
+    }
+    kept = [
+        f"{part}_{key}"
+        for part in ("start", "peak", "final", "lost")
+        for key in ("rho", "low", "high")
+    ]
     return [
-        verdict(
-            f"dominance over the line's networks (they have {usual:.1f} % among themselves) is "
-            "larger at the peak than at the end",
-            shares["peak"],
-            shares["end"],
-        )
+        {key: one[key] for key in ("kind", "runs", "step", "peak_share", "final_share", *kept)}
+        | {"final_id": last[one["kind"]], "beyond": last[one["kind"]] > top}
+        for one in found.kinds.to_dicts()
     ]
-
-
-def markdown(found: dict[str, Any]) -> str:
-    """The tables as text."""
-    if not found:
-        return ""
-    line, images = found["line"], found["images"]
-    text = [
-        f"{found['date']}, {found.get('seconds', 0)} s. Line: {line['networks']} networks from "
-        f"scratch, {100 * line['id'][0]:.0f}–{100 * line['id'][1]:.0f} % on CIFAR-10, slope "
-        f"{line['slope']:.2f}, R² {line['r2']:.3f} (logit). {images['cifar10']:,} test images; "
-        f"OOD: the same under {len(CORRUPTIONS)} corruptions at severity 3.",
-        "",
-        "| finding | points | 95 % | runs | verdict |",
-        "|---|---|---|---|---|",
-    ]
-    for row in found["findings"]:
-        value = "" if row["value"] is None else f"{row['value']:+.2f}"
-        ends = "" if row["low"] is None else f"{row['low']:+.2f} … {row['high']:+.2f}"
-        n = " / ".join(map(str, row["n"]))
-        text.append(f"| {row['finding']} | {value} | {ends} | {n} | {row['verdict']} |")
-    title = (
-        "| kind of run | runs | ρ at start | peak | at step | end | ID at the end, % | "
-        "gap covered, peak → end |"
-    )
-    text += ["", title, "|---|---|---|---|---|---|---|---|"]
-    for one in found["kinds"]:
-        rho = [points(one[f"{part}_rho"]) for part in ("start", "peak", "final")]
-        gap = " → ".join(
-            "" if one[f"{part}_share"] is None else f"{100 * one[f'{part}_share']:.0f} %"
-            for part in ("peak", "final")
-        )
-        step = "" if one["step"] is None else f"{one['step']:g}"
-        beyond = " *" if one["final_id"] > line["id"][1] else ""
-        end = f"{100 * one['final_id']:.1f}{beyond}"
-        cells = (one["kind"], one["runs"], rho[0], rho[1], step, rho[2], end, gap)
-        text.append("| " + " | ".join(map(str, cells)) + " |")
-    text += ["", "\\* beyond the most accurate network of the line: ρ there is extrapolated."]
-    return "\n".join(text) + "\n"

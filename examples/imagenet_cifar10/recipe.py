@@ -1,46 +1,68 @@
 """The recipe of the study: a grid per kind of run, each named after it."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from shiftbed.training.recipe import canonical
 
-__all__ = ["FULL", "QUICK", "Profile", "recipe_text"]
-
-HEAD_STOPS = [0, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+__all__ = ["FULL", "QUICK", "TINY", "Profile", "described", "recipe_text"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Sizes of one way to run it."""
+    """Sizes of one way to run it; images are of each class."""
 
     train: int
-    """Training images of each class."""
+    line_train: int
     test: int
-    line_seeds: int
+    rehearsal: int
     line_steps: tuple[int, ...]
+    line_seeds: int
+    wide_steps: tuple[int, ...]
+    wide_seeds: int
+    head_stops: tuple[int, ...]
     head_seeds: int
-    whole_seeds: int
     whole_stops: tuple[int, ...]
+    whole_seeds: int
     backbones: tuple[int, ...]
     """Which of EfficientNet-Lite 0, 1 and 2."""
+    kept: bool
+    """Whether whole networks are also trained from a trained head, and with replay."""
+    subset: int
+    """Examples of each class that are easiest, hardest or random."""
+    repeats: int
+    """Times that the data is split to score difficulty."""
 
 
 QUICK = Profile(
-    train=300, test=150, line_seeds=3, line_steps=(40, 120, 300), head_seeds=3, whole_seeds=1,
-    whole_stops=(0, 8, 40), backbones=(0,),
+    train=200, line_train=1000, test=100, rehearsal=50, line_steps=(30, 80, 200, 400), line_seeds=2,
+    wide_steps=(800,), wide_seeds=2, head_stops=(0, 2, 4, 8, 16, 32, 64, 128, 256), head_seeds=3,
+    whole_stops=(0, 8, 16, 32, 80), whole_seeds=3, backbones=(0,), kept=False, subset=50, repeats=2,
 )  # fmt: skip
-"""A quarter of an hour on two idle cores."""
 FULL = Profile(
-    train=2000, test=500, line_seeds=3, line_steps=(40, 200, 1000), head_seeds=5, whole_seeds=3,
-    whole_stops=(0, 4, 10, 24, 60, 150, 400), backbones=(0, 1, 2),
+    train=600, line_train=5000, test=120, rehearsal=120, line_steps=(50, 120, 300, 600),
+    line_seeds=2, wide_steps=(600, 2000), wide_seeds=2,
+    head_stops=(0, 4, 8, 16, 32, 64, 128, 256, 512, 1024), head_seeds=5,
+    whole_stops=(8, 16, 32, 64, 128), whole_seeds=3, backbones=(0, 1, 2), kept=True, subset=100,
+    repeats=2,
 )  # fmt: skip
+TINY = Profile(
+    train=12, line_train=12, test=6, rehearsal=6, line_steps=(1, 6), line_seeds=1, wide_steps=(6,),
+    wide_seeds=1, head_stops=(0, 2, 8), head_seeds=2, whole_stops=(0, 1), whole_seeds=2,
+    backbones=(0,), kept=True, subset=4, repeats=1,
+)  # fmt: skip
+"""For tests."""
 
 TOP = """name = "imagenet-cifar10"
 store = "store"
 runs = "runs"
 [data.cifar10]
 path = "train.npz"
+[data.line]
+path = "line.npz"
+[data.rehearsal]
+path = "rehearsal.npz"
+classes = "imagenet-1k"
 [[test_sets]]
 name = "cifar10"
 path = "cifar10.npz"
@@ -52,32 +74,69 @@ name = "corrupted"
 id = "cifar10"
 ood = "corrupted"
 """
+MAPPED = {"name": "class-map", "map": "cifar-10"}
+SCORES = "difficulty.csv"
 
 
-def recipe_text(profile: Profile, backbones: tuple[str, ...], natural: dict[str, str]) -> str:
+def described(profile: Profile) -> dict[str, Any]:
+    """A profile as plain values, for what a folder was made with."""
+    return asdict(profile)
+
+
+def recipe_text(profile: Profile, natural: dict[str, str]) -> str:
     """The recipe as text; ``natural`` are further OOD sets, name → path."""
     more = "".join(
         f'[[test_sets]]\nname = "{name}"\npath = "{path}"\n'
         f'[[shifts]]\nname = "{name}"\nid = "cifar10"\nood = "{name}"\n'
         for name, path in natural.items()
     )
-    return TOP + more + "".join(map(_grid, _grids(profile, backbones)))
+    grids = [*_line(profile), *_heads(profile), *_whole(profile)]
+    return TOP + more + "".join(map(_grid, grids))
 
 
-def _grids(profile: Profile, backbones: tuple[str, ...]) -> list[dict[str, Any]]:
+def _line(profile: Profile) -> list[dict[str, Any]]:
+    """Networks from scratch: those of the line, and others of their kind along training."""
     line = {
         "name": "line",
         "model": ["python:nets.py:residual()", "python:nets.py:plain()"],
-        "data": {"name": "cifar10", "fraction": [0.2, 1.0]},
+        "data": {"name": "line", "fraction": [0.1, 1.0]},
         "in_fit_set": "final",
         "optimiser": {"name": "AdamW", "lr": 0.005},
+        "schedule": "CosineAnnealingLR",
         "steps": list(profile.line_steps),
         "batch_size": 64,
         "augmentation": "crop-flip",
         "checkpoints": {"keep": "last"},
         "seed": list(range(profile.line_seeds)),
     }
-    head = {
+    wide = {
+        "name": "line-wide",
+        "model": "python:nets.py:wide()",
+        "data": "line",
+        "steps": list(profile.wide_steps),
+        "seed": list(range(profile.wide_seeds)),
+    }
+    last = profile.line_steps[-1]
+    along = {
+        "name": "small-random",
+        "model": "python:nets.py:residual()",
+        "data": "line",
+        "in_fit_set": "none",
+        "schedule": "constant",
+        "steps": last,
+        "checkpoints": {
+            "unit": "step",
+            "at": [[last // 16, last // 8, last // 4, last // 2]],
+            "keep": "last",
+        },
+        "seed": list(range(100, 100 + profile.head_seeds)),
+    }
+    return [line, line | wide, line | along]
+
+
+def _head(profile: Profile) -> dict[str, Any]:
+    """A new head on the features of Lite0."""
+    return {
         "model": "python:nets.py:lite0()",
         "start": "pretrained",
         "data": "cifar10",
@@ -85,45 +144,79 @@ def _grids(profile: Profile, backbones: tuple[str, ...]) -> list[dict[str, Any]]
         "kind": "more-data",
         "in_fit_set": "none",
         "optimiser": {"name": "AdamW", "lr": 0.001},
-        "steps": HEAD_STOPS[-1],
+        "steps": profile.head_stops[-1],
         "batch_size": 64,
-        "checkpoints": {"unit": "step", "at": [HEAD_STOPS], "keep": "last"},
+        "checkpoints": {"unit": "step", "at": [list(profile.head_stops)], "keep": "last"},
         "seed": list(range(profile.head_seeds)),
     }
-    scores = "difficulty.csv"
-    mapped = {"name": "class-map", "map": "cifar-10"}
+
+
+def _heads(profile: Profile) -> list[dict[str, Any]]:
+    head = _head(profile)
 
     def some(keep: str) -> dict[str, Any]:
-        return {"name": "cifar10", "difficulty": {"scores": scores, "keep": keep, "count": 100}}
+        chosen = {"scores": SCORES, "keep": keep, "count": profile.subset}
+        return {"name": "cifar10", "difficulty": chosen}
 
-    whole = head | {
+    phased = {"scores": SCORES, "left": 10 * profile.subset}
+    return [
+        *(
+            head | {"name": f"head-lite{k}", "model": f"python:nets.py:lite{k}()", "head": "new"}
+            for k in profile.backbones
+        ),
+        head | {"name": "head-mse", "head": "new", "objective": "mse"},
+        head | {"name": "head-mapped", "head": "mapped", "objective": MAPPED},
+        head | {"name": "head-pull-small", "head": "mapped", "objective": MAPPED | {"pull": 0.001}},
+        head | {"name": "head-pull-large", "head": "mapped", "objective": MAPPED | {"pull": 0.1}},
+        *(
+            head | {
+                "name": f"head-replay-{ratio}", "head": "mapped",
+                "objective": MAPPED | {"data": "rehearsal", "ratio": ratio},
+            }
+            for ratio in (1, 10)
+        ),
+        head | {"name": "head-easiest", "head": "new", "data": some("easiest")},
+        head | {"name": "head-hardest", "head": "new", "data": some("hardest")},
+        head | {"name": "head-random", "head": "new", "data": some("random")},
+        head | {"name": "head-phase-out", "head": "new", "phase_out": phased},
+    ]  # fmt: skip
+
+
+def _whole(profile: Profile) -> list[dict[str, Any]]:
+    head = _head(profile)
+    sgd = {"name": "SGD", "lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4}
+    stops = {"unit": "step", "at": [list(profile.whole_stops)], "keep": "last"}
+    tuned = {
         "tune": "whole",
-        "optimiser": {"name": "SGD", "lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4},
+        "optimiser": sgd,
         "steps": profile.whole_stops[-1],
         "batch_size": 32,
-        "checkpoints": {"unit": "step", "at": [list(profile.whole_stops)], "keep": "last"},
+        "augmentation": {"name": "crop-flip", "padding": 8},
+        "checkpoints": stops,
         "seed": list(range(profile.whole_seeds)),
     }
+    whole = head | tuned
+    random = {
+        "model": "python:nets.py:lite0_random()",
+        "start": "random",
+        "kind": "standard",
+        "optimiser": sgd | {"lr": 0.05},
+    }
+    found = [
+        whole | {"name": "whole-pretrained", "head": "new"},
+        whole | random | {"name": "whole-random"},
+    ]
+    if not profile.kept:
+        return found
+    common = {key: head[key] for key in ("model", "kind", "in_fit_set")}
+    first = {key: value for key, value in head.items() if key not in common}
+    stages = [first | {"head": "new", "seed": 0}, tuned | {"data": "cifar10", "head": "keep"}]
+    replay = {"name": "replay", "data": "rehearsal", "ratio": 1}
     return [
-        line,
-        *(head | {"name": f"head-{one}", "model": f"python:nets.py:{one}()"} for one in backbones),
-        head | {"name": "head-mse", "objective": "mse"},
-        head | {"name": "head-mapped", "objective": mapped},
-        head | {"name": "head-pull-small", "objective": mapped | {"pull": 0.001}},
-        head | {"name": "head-pull-large", "objective": mapped | {"pull": 0.1}},
-        head | {"name": "head-easiest", "data": some("easiest")},
-        head | {"name": "head-hardest", "data": some("hardest")},
-        head | {"name": "head-random", "data": some("random")},
-        head | {"name": "head-phase-out", "phase_out": {"scores": scores, "left": 1000}},
-        whole | {"name": "whole-pretrained", "model": "python:nets.py:lite0()"},
-        whole
-        | {
-            "name": "whole-random",
-            "model": "python:nets.py:lite0_random()",
-            "start": "random",
-            "kind": "standard",
-        },
-    ]  # fmt: skip
+        *found,
+        common | {"name": "whole-keep", "stages": stages},
+        whole | {"name": "whole-replay", "objective": replay},
+    ]
 
 
 def _grid(grid: dict[str, Any]) -> str:
@@ -133,4 +226,6 @@ def _grid(grid: dict[str, Any]) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        return "[" + ", ".join(map(_toml, value)) + "]"
     return canonical(value)
