@@ -82,7 +82,8 @@ def dominance(models: Bools, bed: Bools, counts: Floats) -> Floats:
     both = (models * counts) @ bed.T / n
     alone = np.minimum(mine[:, None] - both, theirs - both)
     low, high = np.minimum(mine[:, None], theirs), np.maximum(mine[:, None], theirs)
-    return np.asarray(100 * alone.sum(axis=1) / (low * (1 - high)).sum(axis=1))
+    independent = (low * (1 - high)).sum(axis=1)
+    return np.asarray(100 * alone.sum(axis=1) / np.maximum(independent, 1 / n))
 
 
 def _closeness(answers: Answers, parts: dict[str, list[int]]) -> dict[str, Any]:

@@ -41,9 +41,9 @@ QUICK = Profile(
 )  # fmt: skip
 FULL = Profile(
     train=600, line_train=5000, test=120, rehearsal=120, line_steps=(50, 120, 300, 600),
-    line_seeds=2, wide_steps=(600, 2000), wide_seeds=2,
-    head_stops=(0, 4, 8, 16, 32, 64, 128, 256, 512, 1024), head_seeds=5,
-    whole_stops=(8, 16, 32, 64, 128), whole_seeds=3, backbones=(0, 1, 2), kept=True, subset=100,
+    line_seeds=2, wide_steps=(1500,), wide_seeds=2,
+    head_stops=(0, 4, 8, 16, 32, 64, 128, 256, 512, 1024), head_seeds=4,
+    whole_stops=(8, 16, 32, 96), whole_seeds=3, backbones=(0, 1, 2), kept=True, subset=100,
     repeats=2,
 )  # fmt: skip
 TINY = Profile(
@@ -129,7 +129,7 @@ def _line(profile: Profile) -> list[dict[str, Any]]:
             "at": [[last // 16, last // 8, last // 4, last // 2]],
             "keep": "last",
         },
-        "seed": list(range(100, 100 + profile.head_seeds)),
+        "seed": list(range(100, 100 + profile.whole_seeds)),
     }
     return [line, line | wide, line | along]
 

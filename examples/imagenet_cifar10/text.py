@@ -44,25 +44,21 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
         value = "" if one["value"] is None else f"{one['value']:+.2f}"
         ends = "" if one["low"] is None else f"{one['low']:+.2f} … {one['high']:+.2f}"
         n = " / ".join(map(str, one["n"]))
-        cells = (one["finding"], one["paper"], one["claim"], value, ends, n, one["verdict"])
+        verdict = one["verdict"] + (" *" if one.get("beyond") else "")
+        cells = (one["finding"], one["paper"], one["claim"], value, ends, n, verdict)
         text.append("| " + " | ".join(cells) + " |")
     return text
 
 
 def _kinds(rows: list[dict[str, Any]]) -> list[str]:
     text = [
-        "| kind of run | runs | ρ at start | peak | at step | end | ID at the end, % | "
-        "gap covered, peak → end |",
-        "|---|---|---|---|---|---|---|---|",
+        "| kind of run | runs | ρ at start | peak | at step | end | ID at the end, % |",
+        "|---|---|---|---|---|---|---|",
     ]
     for one in rows:
         rho = [points(one[f"{part}_rho"]) for part in ("start", "peak", "final")]
-        gap = " → ".join(
-            "" if one[f"{part}_share"] is None else f"{100 * one[f'{part}_share']:.0f} %"
-            for part in ("peak", "final")
-        )
         step = "" if one["step"] is None else f"{one['step']:g}"
         end = f"{100 * one['final_id']:.1f}" + (" *" if one["beyond"] else "")
-        cells = (one["kind"], one["runs"], rho[0], rho[1], step, rho[2], end, gap)
+        cells = (one["kind"], one["runs"], rho[0], rho[1], step, rho[2], end)
         text.append("| " + " | ".join(map(str, cells)) + " |")
     return text

@@ -1,6 +1,7 @@
 """Files that are either the old one or the whole new one, whenever the writer is killed."""
 
 import errno
+import fcntl
 import os
 import re
 import secrets
@@ -8,6 +9,8 @@ import socket
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -89,6 +92,28 @@ class write_atomically:
 def temporary_name(name: str) -> str:
     """A hidden name beside a file's own, by which its writer is known."""
     return f".{name[:180]}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.part"
+
+
+@contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Wait until no other process is in here for the same path: what takes long is made once.
+
+    By the kernel, on an empty file ``.NAME.lock`` beside it; it ends with its process, however that
+    ends. Where there are no locks nobody waits, and the same file is made twice.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.parent / f".{path.name}.lock"
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:
+        yield
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def abandoned(folder: Path, old: float = _OLD) -> list[Path]:

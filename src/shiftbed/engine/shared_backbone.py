@@ -9,6 +9,7 @@ every model goes its own way, as it does under attacks.
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from shiftbed.atomic import write_atomically
+from shiftbed.atomic import one_at_a_time, write_atomically
 from shiftbed.engine.open_setting import Kept, OpenSetting
 from shiftbed.evaluation.backends import exported_features
 from shiftbed.evaluation.data import Unreadable
@@ -109,15 +110,16 @@ def part_features(
         kept: Features = _features.get(key, lambda: (None, 0), limit)
         return kept
     path = None if folder is None else only_here(folder, "features") / f"{key}.npz"
-    found = _read(path) if path is not None and path.is_file() else None
-    if found is None:
-        found = _computed(parts, setting, start, stop, options, perturb, backend)
+    with nullcontext() if path is None else one_at_a_time(path):
+        found = _read(path) if path is not None and path.is_file() else None
         if found is None:
-            _refused.add(parts.backbone)
-            return None
-        if path is not None and not found.unreadable:
-            with write_atomically(path) as file:
-                np.savez(file, values=found.values, rows=found.rows, sizes=found.sizes)
+            found = _computed(parts, setting, start, stop, options, perturb, backend)
+            if found is None:
+                _refused.add(parts.backbone)
+                return None
+            if path is not None and not found.unreadable:
+                with write_atomically(path) as file:
+                    np.savez(file, values=found.values, rows=found.rows, sizes=found.sizes)
     if not found.unreadable:  # what cannot be read now is tried again
         _features.put(key, found, found.values.nbytes, limit)
     return found

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shiftbed.atomic import write_atomically
+from shiftbed.atomic import one_at_a_time, write_atomically
 from shiftbed.evaluation.backends import exported_features
 from shiftbed.evaluation.models import heads
 from shiftbed.evaluation.models.heads import HeadOnly, caught
@@ -93,7 +93,7 @@ def cached_features(
 ) -> Floats | None:
     """Features from their file in ``folder``, or computed (and written there, if there is one).
 
-    None as ``features_of``.
+    Of several processes one computes them. None as ``features_of``.
     """
     if folder is None:
         return features_of(network, pixels(), batch_size, backend)
@@ -102,11 +102,12 @@ def cached_features(
     parts += [] if backend == "torch" else [backend]
     name = hashlib.sha256(canonical(parts).encode()).hexdigest()[:24]
     path = only_here(folder, "a folder of features") / f"{name}.npy"
-    if path.is_file():
-        kept: Floats = np.load(path, allow_pickle=False)
-        return kept
-    found = features_of(network, pixels(), batch_size, backend)
-    if found is not None:
-        with write_atomically(path) as file:
-            np.save(file, found, allow_pickle=False)
-    return found
+    with one_at_a_time(path):
+        if path.is_file():
+            kept: Floats = np.load(path, allow_pickle=False)
+            return kept
+        found = features_of(network, pixels(), batch_size, backend)
+        if found is not None:
+            with write_atomically(path) as file:
+                np.save(file, found, allow_pickle=False)
+        return found
