@@ -4,11 +4,12 @@ import errno
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from shiftbed import atomic
-from shiftbed.atomic import abandoned, write_atomically
+from shiftbed.atomic import abandoned, one_at_a_time, write_atomically
 from shiftbed.errors import InputError, WriteError
 
 
@@ -108,3 +109,26 @@ def test_a_young_file_of_another_machine_stays(tmp_path):
     assert abandoned(tmp_path) == []
     os.utime(other, (0, 0))
     assert abandoned(tmp_path) == [other]
+
+
+def test_of_several_at_once_one_makes_the_file_and_no_lock_stays(tmp_path):
+    """Locks are of open files, so threads are kept apart as processes are."""
+    path, made = tmp_path / "slow", []
+
+    def make(number):
+        with one_at_a_time(path):
+            if not path.exists():
+                made.append(number)
+                write(path)
+            return path.read_bytes()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(make, range(40))) == {b"new"}
+    assert len(made) == 1
+    assert names(tmp_path) == ["slow"]
+
+
+def test_a_folder_that_cannot_be_written_to_has_no_lock(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with one_at_a_time(tmp_path / "file" / "features"):
+        pass

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from examples.imagenet_cifar10.alike import similar
 from examples.imagenet_cifar10.judged import Answers, figure, of_images, rho, row
 from examples.imagenet_cifar10.published import Published, read_published
+from shiftbed.analysis.trajectory import held_out_peak
 from shiftbed.errors import InputError
 from shiftbed.results.trajectories import Trajectories, trajectories
 from shiftbed.testbed import Testbed, open_testbed
@@ -50,7 +51,7 @@ def _shift(folder: Path, bed: Testbed, shift: str, known: Published | None) -> d
     answers = _answers(bed, found, shift)
     table = _along(answers, parts) + _zero_shot(folder, bed, found, shift)
     if shift == CORRUPTED:
-        table += similar(answers, parts["head-lite0"], known)
+        table += similar(answers, parts["head-lite0"], known) if "head-lite0" in parts else []
     if known is not None and shift in known.ood:
         table += _by_published(known.line_of(answers, shift), parts)
     value = bed.accuracy(ID)
@@ -81,17 +82,25 @@ def judged(bed: Testbed, shift: str) -> Trajectories:
 
 
 def _parts(bed: Testbed, found: Trajectories) -> Parts:
+    """Peaks where the other half of the runs have theirs."""
     parts: Parts = {}
-    steps = {
-        (run, step): model
-        for model, run, step in found.checkpoints.select("model", "run", "step").rows()
-    }
-    for one in found.frame.to_dicts():
-        own = sorted(step for run, step in steps if run == one["run"])
-        here = {"start": own[0], "peak": one["step"], "final": own[-1]}
-        for part, step in here.items():
-            at = bed.model_index(steps[one["run"], step])
-            parts.setdefault(one["kind"], {}).setdefault(part, []).append(at)
+    for (kind,), own in found.checkpoints.group_by(["kind_of_run"], maintain_order=True):
+        wide = own.pivot("run", index="step", values="effective").drop_nulls().sort("step")
+        runs = [name for name in wide.columns if name != "step"]
+        if len(runs) < 2 or len(wide) < 2:
+            continue
+        steps = wide["step"].to_numpy()
+        chosen = held_out_peak(wide.drop("step").to_numpy().T, steps=steps).chosen
+        for number, run in enumerate(runs):
+            rows = own.filter(run=run)
+            at = {
+                "start": rows["step"].min(),
+                "peak": chosen[number % 2],
+                "final": rows["step"].max(),
+            }
+            for part, step in at.items():
+                (model,) = rows.filter(step=step)["model"]
+                parts.setdefault(str(kind), {}).setdefault(part, []).append(bed.model_index(model))
     return parts
 
 

@@ -98,12 +98,13 @@ def temporary_name(name: str) -> str:
 def one_at_a_time(path: Path) -> Iterator[None]:
     """Wait until no other process is in here for the same path: what takes long is made once.
 
-    By the kernel, on an empty file ``.NAME.lock`` beside it; it ends with its process, however that
-    ends. Where there are no locks nobody waits, and the same file is made twice.
+    By the kernel, on an empty file ``.NAME.lock`` beside it, which goes with the first to leave:
+    look again whether the file is there. A lock ends with its process, however that ends. Where
+    there are no locks nobody waits, and the same file is made twice.
     """
+    lock = path.parent / f".{path.name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.parent / f".{path.name}.lock"
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError:
         yield
@@ -113,6 +114,7 @@ def one_at_a_time(path: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
+        lock.unlink(missing_ok=True)
         os.close(handle)
 
 

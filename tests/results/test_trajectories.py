@@ -95,10 +95,6 @@ def reference(store):
     return made
 
 
-def name_of(start, lr):
-    return f"{int(100 * lr * 1000)}, lr {lr:g}, {start}"
-
-
 def kind_of(found, start, lr):
     (row,) = found.kinds.filter(start=start, lr=lr).iter_rows(named=True)
     return row
@@ -243,3 +239,12 @@ def test_the_command(store, tmp_path):
     table = shiftbed("trajectories", root, "-o", tmp_path / "runs.csv", cwd=tmp_path).stdout
     assert "ρ along training, s" in table
     assert pl.read_csv(tmp_path / "runs.csv").height == 12
+
+
+def test_kinds_are_named_by_what_tells_them_apart(store, found):
+    """Not by all that differs, and no share is given of a gap that is not there."""
+    assert all(len(name.split(", ")) == 2 for name in found.kinds["kind"])
+    flat = trajectories(store, fit_on="all", on_boundary="clip", by="start").checkpoints
+    small = flat.filter(pl.col("reference").abs() < 0.005)
+    assert small["share_of_gap"].null_count() == len(small)
+    assert flat.filter(pl.col("reference").abs() > 0.005)["share_of_gap"].null_count() == 0

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Draw = Literal["rho", "share", "largest"]
 BINS = 100
+LEAST_GAP = 0.005
+"""Of less than half a point between the line and y = x no share is given."""
 _OWN = ("model", "run", "step", "seed", "parent", "setup", "in_fit_set")
 """Columns of models that tell runs or checkpoints apart, not kinds of runs."""
 BIASED = "its own largest, biased by its noise"
@@ -79,7 +81,9 @@ def trajectories(
     if len(line.id_settings) != 1:
         raise InputError(f"a trajectory needs one ID setting, {line.shift!r} has several")
     steps = _checkpoints(bed, line, only, run, level)
-    steps = _without_own(bed, line, wanted, options, steps)
+    steps = _without_own(bed, line, wanted, options, steps).with_columns(
+        share_of_gap=pl.when(pl.col("reference").abs() >= LEAST_GAP).then("share_of_gap")
+    )
     kinds, about = _kinds(bed.models, steps, by)
     steps = steps.join(kinds, on="run", maintain_order="left")
     curves, rows, means = [], [], []
@@ -150,8 +154,9 @@ class Trajectories(Charted):
                 f"Points; [{100 * self.level:g} % intervals over runs, of one run over images]. "
                 f"Line through {self.line.n} models, a run's own left out.",
                 *(f"Peak: {rule}." for rule in dict.fromkeys(self.kinds["rule"])),
-                "Gap covered: ρ as a share of the way from the line to y = x (%). Largest of bins: "
-                "of the mean over runs, ± the largest standard deviation, biased upwards.",
+                "Gap covered: ρ as a share of the way from the line to y = x (%), where that is "
+                "half a point or more. Largest of bins: of the mean over runs, ± the largest "
+                "standard deviation, biased upwards.",
                 *self.notes,
             ],
         )
@@ -257,7 +262,7 @@ def _without_own(
             own = own.with_columns(
                 effective=pl.Series(rho),
                 reference=pl.Series(gap),
-                share_of_gap=pl.Series(np.where(np.abs(gap) > 1e-12, rho / gap, np.nan)),
+                share_of_gap=pl.Series(rho / np.where(gap == 0, np.nan, gap)),
                 low=pl.col("low") + moved,
                 high=pl.col("high") + moved,
             )
