@@ -21,6 +21,7 @@ __all__ = ["findings"]
 
 ID, CORRUPTED = "cifar10", "corrupted"
 HOW = ("max", "mean", "sum")
+NOT_RUN = "not run"
 Rows = list[dict[str, Any]]
 Parts = dict[str, dict[str, list[int]]]
 """Kind of run → start, peak and final → a checkpoint of each run, as a row of the testbed."""
@@ -117,11 +118,12 @@ def _along(answers: Answers, parts: Parts) -> Rows:
     rows: Rows = []
 
     def add(what: str, where: str, claim: str, *sides: tuple[str, str, str | None]) -> None:
-        if all(kind in parts for kind, _, _ in sides):
-            own = row(what, where, claim, figure(_of(answers, parts, *sides), answers))
-            rows.append(
-                own | {"beyond": any(_beyond(answers, parts[kind], *at) for kind, *at in sides)}
-            )
+        if not all(kind in parts for kind, _, _ in sides):
+            rows.append(row(what, where, claim, None) | {"verdict": NOT_RUN})
+            return
+        own = row(what, where, claim, figure(_of(answers, parts, *sides), answers))
+        beyond = any(_beyond(answers, parts[kind], *at) for kind, *at in sides)
+        rows.append(own | {"beyond": beyond})
 
     head, whole, random = "head-lite0", "whole-pretrained", "whole-random"
     add("a head on ImageNet features: ρ peaks above 0", "5.1, C.6", "above", (head, "peak", None))
@@ -231,6 +233,9 @@ def _zero_shot(folder: Path, bed: Testbed, found: Trajectories, shift: str) -> R
     own = _answers(bed, found, shift)
     rows: Rows = []
     models: dict[str, Answers] = {}
+    if not all((folder / f"zero-shot-{how}").exists() for how in HOW):
+        what = "zero-shot through the class map has ρ above 0"
+        return [row(what, "5.2, C.7", "above", None) | {"verdict": NOT_RUN}]
     for how in HOW:
         zero = open_testbed(str(folder / f"zero-shot-{how}"))
         sides = [_right_on(zero, name) for name in (ID, shift)]
