@@ -71,7 +71,7 @@ COMMANDS = {
     "eval": [
         *("eval", "python:net.py:net()", "digits.npz", "--backend", "torch"),
     ],
-    "train": ["train", "recipe.toml"],
+    "train": ["train", "recipe.toml", "--allow-code"],
     "report": ["report", "imagenet-testbed-2020", "-o", "report.html"],
 }
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-COMMAND = [sys.executable, "-c", "from shiftbed.cli import main; main()", "run"]
+COMMAND = [sys.executable, "-c", "from shiftbed.cli import main; main()", "run", "--allow-code"]
 MODELS = """
 import time
 

@@ -53,7 +53,9 @@ def study(folder: Path, recipe: Path, *, pairs: int, workers: int) -> None:
     """Every stage, in order."""
     start = time.perf_counter()
     store = str(folder / "store")
-    command("train", str(recipe), "--runner", "processes", "--workers", str(workers))
+    command(
+        "train", str(recipe), "--allow-code", "--runner", "processes", "--workers", str(workers)
+    )
     probe_all(folder, pairs, workers)
     command("store", "verify", store)
     compare(folder, store)

@@ -49,7 +49,8 @@ def arguments(folder: Path, model: Trained, pairs: int) -> list[str]:
     """
     line, test_set = f"run:{model.weights.parent}", str(folder / "cifar10.npz")
     return ["probe", line, test_set, "--store", str(folder / "store"),
-            "--probe", "all", "--pairs", str(pairs), "--normalisation", "model"]  # fmt: skip
+            "--probe", "all", "--pairs", str(pairs), "--normalisation", "model",
+            "--allow-code"]  # fmt: skip
 
 
 def probe_all(folder: Path, pairs: int, workers: int) -> None:

@@ -120,7 +120,9 @@ def _toml(value: Any) -> str:
 def train(study: Study) -> None:
     """Every model of the recipe, evaluated on all settings as it appears."""
     recipe = str(study.folder / "recipe.toml")
-    command("train", recipe, "--runner", "processes", "--workers", str(study.workers))
+    command(
+        "train", recipe, "--allow-code", "--runner", "processes", "--workers", str(study.workers)
+    )
 
 
 def interpolate(study: Study) -> None:
@@ -157,7 +159,7 @@ def soup(study: Study) -> None:
     path = study.folder / "soup.toml"
     with write_atomically(path) as file:
         file.write("\n".join(lines).encode())
-    command("run", str(path))
+    command("run", str(path), "--allow-code")
 
 
 def _tuned(study: Study) -> tuple[Job, list[Job]]:
@@ -177,7 +179,7 @@ def probe(study: Study) -> None:
          study.numbers["pairs"], job.classical)
         for job in jobs
     ]  # fmt: skip
-    shown = f"  {len(calls)} × shiftbed probe run:… mnist.npz --probe all --pairs"
+    shown = f"  {len(calls)} × shiftbed probe run:… mnist.npz --allow-code --probe all --pairs"
     print(f"{shown} {study.numbers['pairs']}", flush=True)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(study.workers, mp_context=context, initializer=_one_thread) as pool:
@@ -213,7 +215,7 @@ def _probed(call: tuple[str, str, str, int, bool]) -> str:
     with redirect_stdout(printed):
         app(
             ["probe", model, test_set, *wanted, "--pairs", str(pairs), "--store", store,
-             "--backend", "torch", "--json"],
+             "--backend", "torch", "--allow-code", "--json"],
             standalone_mode=False,
         )  # fmt: skip
     return str(json.loads(printed.getvalue())["model"])

@@ -93,7 +93,15 @@ def prepare(name: str, options: argparse.Namespace) -> Path:
 
 
 def train(recipe: Path, workers: int) -> Testbed:
-    command = ["train", str(recipe), "--runner", "processes", "--workers", str(workers)]
+    command = [
+        "train",
+        str(recipe),
+        "--allow-code",
+        "--runner",
+        "processes",
+        "--workers",
+        str(workers),
+    ]
     print("\n$ shiftbed", " ".join(command), flush=True)
     app(command, standalone_mode=False)
     return open_testbed(str(recipe.parent / "store"))

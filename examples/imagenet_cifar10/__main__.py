@@ -68,7 +68,9 @@ def study(folder: Path, profile: Profile, source: Path | None = None, workers: i
             *("--repeats", str(profile.repeats), "--epochs", "3", "--lr", "0.005"),
             *("-o", str(scores)),
         )
-    command("train", str(recipe), "--runner", "processes", "--workers", str(workers))
+    command(
+        "train", str(recipe), "--allow-code", "--runner", "processes", "--workers", str(workers)
+    )
     mapped = folder / "class-map.json"
     _write(mapped, json.dumps({new: list(old) for new, old in groups("cifar-10").items()}))
     for number in profile.backbones:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from unicodedata import category
 
 EXTRAS = {
     **dict.fromkeys(("matplotlib",), "report"),
@@ -41,6 +42,20 @@ class Unreachable(OSError):
 
     The command line prints the message and exits with code 1; the same command continues.
     """
+
+
+def plain(text: str) -> str:
+    """A text that only says something: no control, escape, bidirectional or invisible characters.
+
+    What ends a line or a column becomes a space.
+
+    >>> plain("a\x1b[31mb\u202ec\nd"), plain("ρ = 0.5\u00a0%")
+    ('a[31mbc d', 'ρ = 0.5\xa0%')
+    """
+    if text.isprintable():
+        return text
+    kept = (c if c.isprintable() or category(c) == "Zs" else " " * c.isspace() for c in text)
+    return "".join(kept)
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> InputError:

@@ -23,7 +23,7 @@ def recipe(tmp_path_factory):
     folder = tmp_path_factory.mktemp("transfer")
     head = HEAD + SETTINGS + '[[settings]]\ntest_set = "faint"\n'
     path = place(folder, GRID + AUGMENTED, head)
-    assert not train(path).failed
+    assert not train(path, allow_code=True).failed
     return path
 
 
@@ -47,7 +47,7 @@ def test_scores_are_written_and_a_recipe_trains_on_the_hardest(recipe, tmp_path)
     hard = 'data = {name = "digits", difficulty = {scores = "scores.csv", count = 6}}'
     shutil.copy(folder / "scores.csv", tmp_path)
     other = place(tmp_path, GRID.replace('data = "digits"', hard))
-    assert not train(other).failed
+    assert not train(other, allow_code=True).failed
 
 
 def test_the_grid_with_gains(recipe):

@@ -19,12 +19,12 @@ def test_from_a_recipe_to_a_line(tmp_path):
         shiftbed("train", "recipe.toml", "--dry-run", "--json", cwd=tmp_path).stdout
     )
     assert listed["by_data_size"] == {"full": 2}
-    done = shiftbed("train", "recipe.toml", "--json", cwd=tmp_path)
+    done = shiftbed("train", "recipe.toml", "--allow-code", "--json", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert (done.returncode, found["finished"], found["failed"]) == (0, 2, [])
     assert found["examples"] == 2 * 2 * 540
     assert {f.name for f in (tmp_path / "runs").iterdir()} == {j["id"] for j in listed["jobs"]}
-    again = shiftbed("train", "recipe.toml", cwd=tmp_path)
+    again = shiftbed("train", "recipe.toml", "--allow-code", cwd=tmp_path)
     assert "2 runs finished, 2 of them before; 0 examples" in again.stdout
     line = shiftbed("fit", "--testbed", "store", "--shift", "faint", "--json", cwd=tmp_path)
     assert line.returncode == 0, line.stderr
@@ -39,7 +39,9 @@ def test_from_a_recipe_to_a_line(tmp_path):
 
 def test_another_store(tmp_path):
     place(tmp_path)
-    done = shiftbed("train", "recipe.toml", "--store", "elsewhere", "--json", cwd=tmp_path)
+    done = shiftbed(
+        "train", "recipe.toml", "--allow-code", "--store", "elsewhere", "--json", cwd=tmp_path
+    )
     assert json.loads(done.stdout)["store"] == "elsewhere"
     assert (tmp_path / "elsewhere" / "store.json").exists()
     assert not (tmp_path / "store").exists()
@@ -47,15 +49,15 @@ def test_another_store(tmp_path):
 
 def test_errors(tmp_path):
     place(tmp_path, GRID.replace("epochs", "epoch"))
-    found = shiftbed("train", "recipe.toml", cwd=tmp_path)
+    found = shiftbed("train", "recipe.toml", "--allow-code", cwd=tmp_path)
     assert found.returncode == 2
     assert "grid 'grid-1': unknown key in [[grid]] 'epoch'; did you mean 'epochs'" in found.stderr
     place(tmp_path, GRID.replace('"SGD"', '"SDG"'))
-    refused = shiftbed("train", "recipe.toml", cwd=tmp_path)
+    refused = shiftbed("train", "recipe.toml", "--allow-code", cwd=tmp_path)
     assert refused.returncode == 2
     assert "unknown optimiser 'SDG'" in refused.stderr
     place(tmp_path, GRID + 'start = "file:none.pt"\n')
-    failed = shiftbed("train", "recipe.toml", cwd=tmp_path)
+    failed = shiftbed("train", "recipe.toml", "--allow-code", cwd=tmp_path)
     assert failed.returncode == 1
     assert "failed: build-" in failed.stdout
     assert "no such file" in failed.stdout

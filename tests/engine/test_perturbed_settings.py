@@ -35,13 +35,13 @@ def folder(made, tmp_path, monkeypatch):
 
 
 def settings_of(folder, text, head=HEAD):
-    return [s.id for s in read_testbed_toml(write(folder, text, head)).settings]
+    return [s.id for s in read_testbed_toml(write(folder, text, head), allow_code=True).settings]
 
 
 class TestSpec:
     def test_one_perturbation_alone(self, folder):
         text = '[[settings]]\ntest_set = "val"\nperturbation = "gaussian_noise:3"\nseed = 4'
-        (setting,) = read_testbed_toml(write(folder, text)).settings
+        (setting,) = read_testbed_toml(write(folder, text), allow_code=True).settings
         assert (
             setting.id,
             setting.setting.clean.id,
@@ -79,7 +79,7 @@ class TestSpec:
         text = '[[settings]]\ntest_set = "val"\ncorruptions = ["fog:2"]\n'
         text += 'attacks = ["pgd-l2:0.5"]\n'
         text += '[[shifts]]\nname = "mist"\nid = "val"\nood = "val+fog:2"\nkind = "corruption"'
-        shifts = read_testbed_toml(write(folder, text)).shifts
+        shifts = read_testbed_toml(write(folder, text), allow_code=True).shifts
         assert [(s.name, s.kind, s.source, s.target) for s in shifts] == [
             ("mist", "corruption", ("val",), "val+fog:2"),
             ("val+pgd-l2:0.5", "adversarial", ("val",), "val+pgd-l2:0.5"),
@@ -87,7 +87,7 @@ class TestSpec:
 
     def test_a_setting_may_have_a_name_of_its_own(self, folder):
         text = '[[settings]]\ntest_set = "val"\nperturbation = "fog:2"\nid = "mist"'
-        (setting,) = read_testbed_toml(write(folder, text)).settings
+        (setting,) = read_testbed_toml(write(folder, text), allow_code=True).settings
         assert (setting.id, setting.setting.clean.id) == ("mist", "val")
 
     @pytest.mark.parametrize(
@@ -116,7 +116,9 @@ class TestSpec:
     )
     def test_mistakes_are_named(self, folder, text, message):
         with pytest.raises(InputError, match=message):
-            read_testbed_toml(write(folder, f'[[settings]]\ntest_set = "val"\n{text}'))
+            read_testbed_toml(
+                write(folder, f'[[settings]]\ntest_set = "val"\n{text}'), allow_code=True
+            )
 
 
 def accuracies(folder):
@@ -128,7 +130,7 @@ def test_a_run_with_corruptions_and_attacks(folder):
     text = '[[settings]]\ntest_set = "val"\n'
     text += 'corruptions = ["gaussian_noise:5", "python:digit_nets:dim:9"]\n'
     text += f'attacks = ["{ATTACK}"]\nattack_options = {{steps = 10}}'
-    summary = run_spec(read_testbed_toml(write(folder, text)))
+    summary = run_spec(read_testbed_toml(write(folder, text), allow_code=True))
     attack = f"val+{ATTACK}?steps=10"
     assert set(summary.failed) == {("plain", attack)}
     assert "not applicable" in summary.failed["plain", attack]
@@ -158,7 +160,7 @@ def test_warnings_of_attacks_are_in_the_record(folder):
     text = f'[[settings]]\ntest_set = "val"\nperturbation = "{ATTACK}"\nshare = 0.1\n'
     text += "attack_options = {steps = 5}"
     head = HEAD.replace("digit_nets:net()", "digit_nets:stepped()")
-    summary = run_spec(read_testbed_toml(write(folder, text, head)))
+    summary = run_spec(read_testbed_toml(write(folder, text, head), allow_code=True))
     setting = f"val@share-0.1+{ATTACK}?steps=5"
     (warning, *_) = PredictionStore(folder / "store").cell("net", setting)["warnings"]
     assert "gradient" in warning
@@ -178,7 +180,7 @@ def test_the_backend_is_measured_once_per_test_set(folder, monkeypatch):
 
     monkeypatch.setattr(execute, "choose_backend", counted)
     text = '[[settings]]\ntest_set = "val"\ncorruptions = ["fog", "snow:1"]\nshare = 0.1'
-    summary = run_spec(read_testbed_toml(write(folder, text)))
+    summary = run_spec(read_testbed_toml(write(folder, text), allow_code=True))
     assert len(summary.complete) == 14
     assert len(measured) == 2  # one per model
     assert len(set(measured)) == 1
@@ -189,7 +191,7 @@ def test_predictions_are_those_of_the_corrupted_pixels(folder):
     from shiftbed.evaluation.corruptions import Corruption
 
     text = '[[settings]]\ntest_set = "val"\nperturbation = "shot_noise:4"\nseed = 3'
-    assert not run_spec(read_testbed_toml(write(folder, text))).failed
+    assert not run_spec(read_testbed_toml(write(folder, text), allow_code=True)).failed
     test_set = open_test_set(folder / "val.npz")
     x = np.stack([np.asarray(test_set.load(i)) for i in range(len(test_set))])[:, None]
     x = np.multiply(x, np.float32(1 / 255), dtype=np.float32)
@@ -202,10 +204,10 @@ def test_predictions_are_those_of_the_corrupted_pixels(folder):
 
 def test_another_seed_or_option_is_another_setting(folder):
     text = '[[settings]]\ntest_set = "val"\nperturbation = "fog:4"\n'
-    assert not run_spec(read_testbed_toml(write(folder, text))).failed
+    assert not run_spec(read_testbed_toml(write(folder, text), allow_code=True)).failed
     before = predictions(folder)
-    assert run_spec(read_testbed_toml(write(folder, text))).images == 0
-    summary = run_spec(read_testbed_toml(write(folder, text + "seed = 1")))
+    assert run_spec(read_testbed_toml(write(folder, text), allow_code=True)).images == 0
+    summary = run_spec(read_testbed_toml(write(folder, text + "seed = 1"), allow_code=True))
     assert all("seed 0, now 1" in why for why in summary.failed.values())
     assert len(summary.failed) == 2
     assert predictions(folder) == before
@@ -217,7 +219,7 @@ def test_attacks_are_judged_under_the_label_policy(folder):
     text += f'attacks = ["{ATTACK}"]\nattack_options = {{steps = 10}}\n'
     text += f'[[settings]]\ntest_set = "val"\nattacks = ["{ATTACK}"]\n'
     text += "attack_options = {steps = 10}"
-    run_spec(read_testbed_toml(write(folder, text)))
+    run_spec(read_testbed_toml(write(folder, text), allow_code=True))
     bed, found = accuracies(folder)
     few, many = f"val@classes-1-7+{ATTACK}?steps=10", f"val+{ATTACK}?steps=10"
     assert found[many]["net"] < found[few]["net"] < found["val@classes-1-7"]["net"]
@@ -227,7 +229,7 @@ def test_attacks_are_judged_under_the_label_policy(folder):
 
 def test_a_share_is_balanced_and_the_same_for_all(folder):
     text = '[[settings]]\ntest_set = "val"\nshare = 0.1\ncorruptions = ["fog:1"]'
-    run_spec(read_testbed_toml(write(folder, text)))
+    run_spec(read_testbed_toml(write(folder, text), allow_code=True))
     store = PredictionStore(folder / "store")
     clean, fog = store.test_set("val@share-0.1"), store.test_set("val@share-0.1+fog:1")
     assert clean.examples == fog.examples
@@ -245,7 +247,7 @@ def test_workers_make_the_same_store(folder, tmp_path):
     write(folder, text, HEAD.replace(plain, ""))
     other = tmp_path / "other"
     shutil.copytree(folder, other)
-    assert not run_spec(read_testbed_toml(folder / "testbed.toml")).failed
+    assert not run_spec(read_testbed_toml(folder / "testbed.toml", allow_code=True)).failed
     assert start(other / "testbed.toml", "processes").wait(timeout=120) == 0
     assert len(predictions(folder)) == 4
     assert predictions(folder) == predictions(other)
@@ -271,7 +273,7 @@ class TestDisk:
 
     def test_disk_and_memory_are_different_settings(self, folder, tree):
         text = '[[settings]]\ntest_set = "val"\ndisk = true\ncorruptions = ["fog:2"]'
-        spec = read_testbed_toml(write(folder, text, tree))
+        spec = read_testbed_toml(write(folder, text, tree), allow_code=True)
         ids = ["val", "val+fog:2", "val+fog:1@disk", "val+fog:2@disk", "val+stylized@disk"]
         assert [s.id for s in spec.settings] == ids
         assert not run_spec(spec).failed
@@ -289,7 +291,7 @@ class TestDisk:
         text = '[[settings]]\ntest_set = "val"\nsubset = [0, 1]\ndisk = true'
         assert settings_of(folder, text, tree)[1] == "val@classes-0-1+fog:1@disk"
         text = '[[settings]]\ntest_set = "val+fog:1@disk"\nsubset = [0, 1]'
-        (setting,) = read_testbed_toml(write(folder, text, tree)).settings
+        (setting,) = read_testbed_toml(write(folder, text, tree), allow_code=True).settings
         assert (setting.id, setting.setting.clean.id) == (
             "val@classes-0-1+fog:1@disk",
             "val@classes-0-1",
@@ -298,4 +300,4 @@ class TestDisk:
     def test_what_is_corrupted_is_not_corrupted_again(self, folder, tree):
         text = '[[settings]]\ntest_set = "val+fog:1@disk"\nperturbation = "fog:1"'
         with pytest.raises(InputError, match="perturbed already"):
-            read_testbed_toml(write(folder, text, tree))
+            read_testbed_toml(write(folder, text, tree), allow_code=True)

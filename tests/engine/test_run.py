@@ -31,7 +31,7 @@ def store_of(testbed):
 
 
 def test_every_cell_is_predicted_once(testbed):
-    spec = read_testbed_toml(testbed)
+    spec = read_testbed_toml(testbed, allow_code=True)
     summary = run_spec(spec)
     assert len(summary.complete) == 4
     assert summary.images == 4 * 2500
@@ -41,7 +41,7 @@ def test_every_cell_is_predicted_once(testbed):
 
 
 def test_the_second_run_has_nothing_to_do(testbed):
-    spec = read_testbed_toml(testbed)
+    spec = read_testbed_toml(testbed, allow_code=True)
     run_spec(spec)
     before = predictions(testbed.parent)
     again = run_spec(spec)
@@ -51,7 +51,7 @@ def test_the_second_run_has_nothing_to_do(testbed):
 
 
 def test_only_what_is_missing_is_made_again(testbed):
-    spec = read_testbed_toml(testbed)
+    spec = read_testbed_toml(testbed, allow_code=True)
     run_spec(spec)
     before = predictions(testbed.parent)
     store = PredictionStore(spec.store)
@@ -66,7 +66,7 @@ def test_only_what_is_missing_is_made_again(testbed):
 
 
 def test_predictions_are_those_of_the_model(testbed):
-    spec = read_testbed_toml(testbed)
+    spec = read_testbed_toml(testbed, allow_code=True)
     run_spec(spec)
     sys.modules.pop("plain_models", None)
     import plain_models
@@ -89,7 +89,7 @@ def test_runners_agree_to_the_byte(tmp_path, monkeypatch, runner):
 def test_a_failing_cell_is_recorded_and_the_rest_goes_on(testbed):
     text = testbed.read_text().replace("plain_models:dark", "plain_models:gone")
     testbed.write_text(text)
-    spec = read_testbed_toml(testbed)
+    spec = read_testbed_toml(testbed, allow_code=True)
     summary = run_spec(spec)
     assert len(summary.complete) == 2
     assert {key[0] for key in summary.failed} == {"python:plain_models:gone"}
@@ -113,7 +113,14 @@ def test_a_model_that_raises_in_the_middle(testbed):
 def test_the_command_exits_with_1_and_names_the_failure(testbed):
     testbed.write_text(testbed.read_text().replace('path = "b.npz"', 'path = "gone.npz"'))
     done = subprocess.run(
-        [sys.executable, "-c", "from shiftbed.cli import main; main()", "run", str(testbed)],
+        [
+            sys.executable,
+            "-c",
+            "from shiftbed.cli import main; main()",
+            "run",
+            str(testbed),
+            "--allow-code",
+        ],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(testbed.parent)},
@@ -126,10 +133,10 @@ def test_the_command_exits_with_1_and_names_the_failure(testbed):
 
 
 def test_another_model_under_the_same_name_is_refused(testbed):
-    run_spec(read_testbed_toml(testbed))
+    run_spec(read_testbed_toml(testbed, allow_code=True))
     before = predictions(testbed.parent)
     testbed.write_text(testbed.read_text().replace("size = [8, 8]", "size = [6, 6]"))
-    summary = run_spec(read_testbed_toml(testbed))
+    summary = run_spec(read_testbed_toml(testbed, allow_code=True))
     assert len(summary.failed) == 4
     assert all("give this one another name" in why for why in summary.failed.values())
     assert predictions(testbed.parent) == before
@@ -150,7 +157,14 @@ def test_identity_is_of_contents_not_of_places(tmp_path):
 
 
 def test_a_dry_run_lists_the_jobs(testbed):
-    command = [sys.executable, "-c", "from shiftbed.cli import main; main()", "run", str(testbed)]
+    command = [
+        sys.executable,
+        "-c",
+        "from shiftbed.cli import main; main()",
+        "run",
+        str(testbed),
+        "--allow-code",
+    ]
     done = subprocess.run(
         [*command, "--dry-run", "--json"],
         capture_output=True,

@@ -48,7 +48,7 @@ def copy(tmp_path_factory):
 
 class TestRecipe:
     def test_two_nets_three_augmentations_four_sparsities(self):
-        jobs = read_recipe(RECIPE).jobs()
+        jobs = read_recipe(RECIPE, allow_code=True).jobs()
         found = Counter(
             (
                 job.architecture,
@@ -66,7 +66,7 @@ class TestRecipe:
         }
 
     def test_a_pruned_run_starts_from_the_dense_one_of_its_net_and_augmentation(self):
-        jobs = read_recipe(RECIPE).jobs()
+        jobs = read_recipe(RECIPE, allow_code=True).jobs()
         by_run = {job.run: job for job in jobs}
         pruned = [job for job in jobs if job.parent is not None]
         assert len(pruned) == 18
@@ -77,7 +77,7 @@ class TestRecipe:
                 assert job.arguments[key] == dense.arguments[key]
 
     def test_every_corruption_at_severity_3_and_one_attack(self):
-        settings = [one.setting for one in read_recipe(RECIPE).sources.settings]
+        settings = [one.setting for one in read_recipe(RECIPE, allow_code=True).sources.settings]
         corrupted = [one.perturbation for one in settings if one.kind == "corruption"]
         assert len({one.name for one in corrupted}) == 19
         assert {one.severity for one in corrupted} == {3}
@@ -89,7 +89,7 @@ def test_pruned_runs_have_exactly_their_share_of_zeros(copy, tmp_path):
     text = recipe.read_text().replace('corruptions = ["all:3"]\n', "")
     text = text.replace('attacks = ["pgd-linf:1/255"]\nattack_options = {steps = 10}\n', "")
     recipe.write_text(text.replace('"python:net.py:residual()", ', ""))
-    assert train(read_recipe(recipe), grids=["noise"]).failed == {}
+    assert train(read_recipe(recipe, allow_code=True), grids=["noise"]).failed == {}
     shares = []
     for one in trained(tmp_path):
         zeros, total = zeros_of(one)

@@ -1,9 +1,12 @@
 """Over HTTP: loopback unless said otherwise, read-only, and newer when the store is."""
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -169,3 +172,118 @@ def test_a_page_is_compressed_for_who_asks(site: Site) -> None:
     assert gzip.decompress(body).decode() == plain[1]
     assert len(body) < len(plain[1]) / 5
     assert "Content-Encoding" not in plain[2]
+
+
+def raw(site: Site, data: bytes) -> bytes:
+    """What the server answers to these bytes."""
+    with socket.create_connection(("127.0.0.1", site.port), timeout=10) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        found = b""
+        while chunk := connection.recv(4096):
+            found += chunk
+    return found
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET http://[ HTTP/1.0\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.0\r\nHost: [::1\r\n\r\n",
+        b"GET / HTTP/9.x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 nonsense\r\n\r\n",
+        b"GET / and more words HTTP/1.0\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_is_a_400(site: Site, data: bytes, capfd: object) -> None:
+    assert b" 400 " in raw(site, data)
+    assert site.ask()[0] == 200
+    assert capfd.readouterr().err == ""  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET /" + b"a" * 70000 + b" HTTP/1.0\r\n\r\n", b" 414 "),
+        (b"GET / HTTP/1.0\r\n" + b"a: b\r\n" * 200 + b"\r\n", b" 431 "),
+    ],
+)
+def test_a_request_has_a_size(site: Site, data: bytes, status: bytes) -> None:
+    assert status in raw(site, data)
+
+
+def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch, capfd: object) -> None:
+    from shiftbed.page import serve
+
+    monkeypatch.setattr(serve, "SECONDS", 0.3)
+    monkeypatch.setattr(serve._Handler, "timeout", 0.3)
+    site = Site()
+    try:
+        with socket.create_connection(("127.0.0.1", site.port), timeout=20) as silent:
+            assert silent.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", site.port), timeout=20) as slow:
+            for _ in range(100):  # a byte at a time, each within its own timeout
+                try:
+                    slow.sendall(b"G")
+                    slow.settimeout(0.05)
+                    if slow.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+            else:
+                pytest.fail("it was never cut off")
+        assert site.ask()[0] == 200
+    finally:
+        site.server.shutdown()
+        site.server.server_close()
+    assert capfd.readouterr().err == ""  # type: ignore[attr-defined]
+
+
+def test_connections_are_capped(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shiftbed.page import serve
+
+    monkeypatch.setattr(serve, "MOST", 3)
+    site = Site()
+    held = [socket.create_connection(("127.0.0.1", site.port), timeout=20) for _ in range(3)]
+    try:
+        for one in held:
+            one.sendall(b"GET / HT")
+        with socket.create_connection(("127.0.0.1", site.port), timeout=20) as more:
+            assert more.recv(100).startswith(b"HTTP/1.0 503")
+        for one in held:
+            one.sendall(b"TP/1.0\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in one.recv(100)
+            one.close()
+        for _ in range(200):  # as soon as their threads have ended
+            with contextlib.suppress(OSError):
+                if site.ask()[0] == 200:
+                    break
+            time.sleep(0.05)
+        else:
+            pytest.fail("it never answers again")
+    finally:
+        for one in held:
+            one.close()
+        site.server.shutdown()
+        site.server.server_close()
+
+
+def test_a_page_that_cannot_be_made_is_a_500_in_one_line(capfd: object) -> None:
+    def make() -> str:
+        raise OSError("disk\x1b[31m failed\n")
+
+    server, _ = make_server(Served(make, lambda: "x"))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        connection = HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        assert answer.status == 500
+        assert b"\x1b" not in answer.read()
+        connection.close()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert capfd.readouterr().err == ""  # type: ignore[attr-defined]

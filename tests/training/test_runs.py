@@ -54,8 +54,8 @@ def trained(tmp_path_factory):
     np.savez(folder / "digits.npz", images=pixels, labels=labels[:200])
     (folder / "net.py").write_text(NET)
     (folder / "recipe.toml").write_text(RECIPE)
-    app(["train", str(folder / "recipe.toml")], standalone_mode=False)
-    jobs = {job.grid: job for job in read_recipe(folder / "recipe.toml").jobs()}
+    app(["train", str(folder / "recipe.toml"), "--allow-code"], standalone_mode=False)
+    jobs = {job.grid: job for job in read_recipe(folder / "recipe.toml", allow_code=True).jobs()}
     return folder, jobs
 
 
@@ -64,7 +64,7 @@ def trained(tmp_path_factory):
 ])  # fmt: skip
 def test_it_answers_as_the_store_has_it(trained, grid, step, query):
     folder, jobs = trained
-    model = resolve(f"run:{folder / 'runs' / jobs[grid].id}{query}")
+    model = resolve(f"run:{folder / 'runs' / jobs[grid].id}{query}", allow_code=True)
     assert model.id == f"{jobs[grid].run}@{step}"
     with np.load(folder / "digits.npz") as arrays:
         pixels = arrays["images"][:, None].astype(np.float32) / 255
@@ -79,7 +79,7 @@ def test_its_probes_land_under_its_name(trained, capsys):
     data = str(folder / "digits.npz")
     capsys.readouterr()
     options = ["--probe", "pixel_within", "--pairs", "3", "--store", store, "--json"]
-    app(["probe", run, data, *options], standalone_mode=False)
+    app(["probe", run, data, "--allow-code", *options], standalone_mode=False)
     assert json.loads(capsys.readouterr().out)["model"] == f"{jobs['network'].run}@6"
 
 
@@ -87,30 +87,30 @@ def test_what_cannot_be_had_is_said(trained, tmp_path):
     folder, jobs = trained
     run = folder / "runs" / jobs["network"].id
     with pytest.raises(InputError, match=r"no checkpoint after step 5; there are 3, 6"):
-        resolve(f"run:{run}?step=5")
+        resolve(f"run:{run}?step=5", allow_code=True)
     with pytest.raises(InputError, match=r"only \?step=N may follow, got 'seed'"):
-        resolve(f"run:{run}?seed=1")
+        resolve(f"run:{run}?seed=1", allow_code=True)
     with pytest.raises(InputError, match="is no run that shiftbed train made"):
-        resolve(f"run:{tmp_path}")
+        resolve(f"run:{tmp_path}", allow_code=True)
     with pytest.raises(InputError, match="as it was trained"):
-        resolve(f"run:{run}", preprocessing={"size": (16, 16)})
+        resolve(f"run:{run}", preprocessing={"size": (16, 16)}, allow_code=True)
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "job.json").write_text((run / "job.json").read_text())
     with pytest.raises(InputError, match="is not finished"):
-        resolve(f"run:{tmp_path / 'x'}")
+        resolve(f"run:{tmp_path / 'x'}", allow_code=True)
     (tmp_path / "x" / "done.json").write_text((run / "done.json").read_text())
     with pytest.raises(InputError, match="that of another run"):
-        resolve(f"run:{tmp_path / 'x'}")
+        resolve(f"run:{tmp_path / 'x'}", allow_code=True)
     (tmp_path / "x" / "job.json").write_text("{")
     with pytest.raises(InputError, match="JSON cannot be read"):
-        resolve(f"run:{tmp_path / 'x'}")
+        resolve(f"run:{tmp_path / 'x'}", allow_code=True)
 
 
 def test_every_checkpoint_and_every_model_of_a_testbed_is_probed(trained, tmp_path):
     folder, jobs = trained
     store = PredictionStore(folder / "store")
     asked = {"pairs": 5, "probes": ["amplitude"]}
-    found = probe(folder / "runs", folder / "digits.npz", **asked)
+    found = probe(folder / "runs", folder / "digits.npz", **asked, allow_code=True)
     run = jobs["network"]
     wanted = {f"{run.run}@{step}" for step in (3, 6)}
     assert set(found.frame["model"]) == wanted
@@ -120,7 +120,7 @@ def test_every_checkpoint_and_every_model_of_a_testbed_is_probed(trained, tmp_pa
         line = f"run:{folder / 'runs' / run.id}?step={step}"
         text += f"[[models]]\nid = '{line}'\nname = 'after-{step}'\n"
     (folder / "two.toml").write_text(text)
-    both = probe(str(folder / "two.toml"), folder / "digits.npz", **asked).frame
+    both = probe(str(folder / "two.toml"), folder / "digits.npz", **asked, allow_code=True).frame
     assert sorted(set(both["model"])) == ["after-3", "after-6"]
     for step in (3, 6):
         one, two = (

@@ -46,8 +46,8 @@ def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("swept")
     grid = EVERY.replace('data = "digits"', 'data = {name = "digits", shots = ["all", 10]}')
     grid += 'tune = ["whole", "head"]\nin_fit_set = "all"\n'
-    recipe = read_recipe(place(folder, grid))
-    return folder, recipe, train(recipe)
+    recipe = read_recipe(place(folder, grid), allow_code=True)
+    return folder, recipe, train(recipe, allow_code=True)
 
 
 class TestTheStore:
@@ -92,7 +92,7 @@ class TestTheStore:
             return decode(test_set, *given)
 
         monkeypatch.setattr(open_setting, "batches", counted)
-        train(place(tmp_path, EVERY + "seed = [0, 1]\n"))
+        train(place(tmp_path, EVERY + "seed = [0, 1]\n"), allow_code=True)
         assert sorted(names) == ["faint", "test"]
 
     def test_lines_and_trajectories_work_on_it(self, swept):
@@ -114,7 +114,7 @@ class TestTheStore:
     def test_again_does_nothing(self, swept):
         folder, recipe, _ = swept
         before = weights(folder) | predictions(folder)
-        again = train(recipe)
+        again = train(recipe, allow_code=True)
         assert (again.found_finished, len(again.finished), again.examples) == (4, 4, 0)
         assert weights(folder) | predictions(folder) == before
 
@@ -124,7 +124,7 @@ class TestTheStore:
         more = '[[test_sets]]\nname = "held"\ndata = "digits"\n'
         path = folder / "more.toml"
         path.write_text(text + more)
-        summary = train(path)
+        summary = train(path, allow_code=True)
         assert (summary.found_finished, summary.examples, summary.failed) == (0, 0, {})
         store = PredictionStore(folder / "store")
         assert len(store.test_set("held")) == 60
@@ -158,19 +158,19 @@ class TestGoingOn:
                 raise Stop
 
         with pytest.raises(Stop):
-            train(place(folder, self.GRID), report=report)
+            train(place(folder, self.GRID), report=report, allow_code=True)
 
     @pytest.mark.parametrize("after", [1, 3, 6])
     def test_cut_sweeps_end_with_the_same_bytes(self, tmp_path, after):
         whole, cut = tmp_path / "whole", tmp_path / "cut"
         for folder in (whole, cut):
             folder.mkdir()
-        train(place(whole, self.GRID))
+        train(place(whole, self.GRID), allow_code=True)
         self.interrupted(cut, after)
         finished = {f.parent.name for f in cut.glob("runs/*/done.json")}
         times = {f: f.stat().st_mtime_ns for name in finished for f in cut.glob(f"runs/{name}/*")}
-        recipe = read_recipe(cut / "recipe.toml")
-        summary = train(recipe)
+        recipe = read_recipe(cut / "recipe.toml", allow_code=True)
+        summary = train(recipe, allow_code=True)
         assert len(summary.finished) == 2
         assert summary.found_finished == len(finished) == (after - 1) // 4
         assert {f: f.stat().st_mtime_ns for f in times} == times  # never repeated
@@ -189,21 +189,21 @@ class TestGoingOn:
         for line in ("", "memory_gib = 1e-6\n", "memory_gib = 1e-6\ndata_workers = 2\n"):
             folder = tmp_path / str(len(found))
             folder.mkdir()
-            train(place(folder, GRID, line + HEAD))
+            train(place(folder, GRID, line + HEAD), allow_code=True)
             found.append(weights(folder))
         assert found[0] == found[1] == found[2]
 
     def test_a_failing_run_leaves_the_others(self, tmp_path):
         grid = EVERY.replace("lr = 0.1", "lr = [0.1, 1e10]") + 'objective = "mse"\n'
-        summary = train(place(tmp_path, grid))
+        summary = train(place(tmp_path, grid), allow_code=True)
         assert len(summary.finished) == 1
         ((_, why),) = summary.failed.items()
         assert "the loss is not finite" in why
 
     def test_only_the_last_weights_are_kept_if_so_asked(self, tmp_path):
         grid = GRID + 'checkpoints = {every = 1, keep = "last"}\n'
-        recipe = read_recipe(place(tmp_path, grid))
-        train(recipe)
+        recipe = read_recipe(place(tmp_path, grid), allow_code=True)
+        train(recipe, allow_code=True)
         (job,) = recipe.jobs()
         assert [f.name for f in (tmp_path / "runs" / job.id).glob("*.pt")] == ["step-00000018.pt"]
 
@@ -216,8 +216,8 @@ class TestStages:
             '[[grid.stages]]\ndata = "other"\n'
             '[[grid.stages]]\ndata = {mix = [["digits", "other"]], lambda = 0.25}\n'
         )
-        recipe = read_recipe(place(tmp_path, grid))
-        summary = train(recipe)
+        recipe = read_recipe(place(tmp_path, grid), allow_code=True)
+        summary = train(recipe, allow_code=True)
         assert (len(summary.finished), summary.failed) == (3, {})
         first, second, third = (
             sorted((tmp_path / "runs" / job.id).glob("step-*.pt")) for job in recipe.jobs()
@@ -237,7 +237,7 @@ class TestStages:
         grid = GRID.replace('data = "digits"\n', "").replace("lr = 0.1", "lr = 1e10") + (
             'objective = "mse"\n[[grid.stages]]\ndata = "digits"\n[[grid.stages]]\ndata = "other"\n'
         )
-        summary = train(place(tmp_path, grid))
+        summary = train(place(tmp_path, grid), allow_code=True)
         assert len(summary.failed) == 2
         assert "the run it starts from failed" in list(summary.failed.values())[1]
 
@@ -252,8 +252,8 @@ class TestHeads:
             folder = tmp_path / str(cached)
             folder.mkdir()
             monkeypatch.setattr(CrossEntropy, "on_features", cached)
-            recipe = read_recipe(place(folder, GRID + 'tune = "head"\n'))
-            train(recipe)
+            recipe = read_recipe(place(folder, GRID + 'tune = "head"\n'), allow_code=True)
+            train(recipe, allow_code=True)
             (job,) = recipe.jobs()
             found.append(
                 torch.load(folder / "runs" / job.id / "step-00000018.pt", weights_only=True)
@@ -292,8 +292,8 @@ class TestHeads:
             assert found(tmp_path / "first") == found(tmp_path / "second") != {}
 
     def test_the_backbone_stays_as_it_was(self, tmp_path):
-        recipe = read_recipe(place(tmp_path, EVERY + 'tune = "head"\n'))
-        train(recipe)
+        recipe = read_recipe(place(tmp_path, EVERY + 'tune = "head"\n'), allow_code=True)
+        train(recipe, allow_code=True)
         first, *_, last = sorted((tmp_path / "runs" / recipe.jobs()[0].id).glob("step-*.pt"))
         old, new = (torch.load(f, weights_only=True) for f in (first, last))
         changed = {name for name in old if not torch.equal(old[name], new[name])}
@@ -302,8 +302,8 @@ class TestHeads:
     def test_perturbed_settings_go_through_the_network(self, tmp_path):
         head = HEAD + '[[settings]]\ntest_set = "test"\ncorruptions = ["brightness:3"]\n'
         head = head.replace('[[shifts]]\nname = "faint"\nid = "test"\nood = "faint"\n', "")
-        recipe = read_recipe(place(tmp_path, GRID + 'tune = "head"\n', head))
-        summary = train(recipe)
+        recipe = read_recipe(place(tmp_path, GRID + 'tune = "head"\n', head), allow_code=True)
+        summary = train(recipe, allow_code=True)
         assert not summary.failed
         assert PredictionStore(tmp_path / "store").settings() == ["test", "test+brightness:3"]
 
@@ -312,11 +312,11 @@ class TestErrors:
     def test_nothing_to_evaluate(self, tmp_path):
         head = HEAD.partition("[[test_sets]]")[0]
         with pytest.raises(InputError, match="evaluates nothing"):
-            train(place(tmp_path, GRID, head))
+            train(place(tmp_path, GRID, head), allow_code=True)
 
     def test_unknown_runner(self, tmp_path):
         with pytest.raises(InputError, match="unknown runner 'proceses'"):
-            train(place(tmp_path), runner="proceses")
+            train(place(tmp_path), runner="proceses", allow_code=True)
 
     @pytest.mark.parametrize(
         ("line", "said"),
@@ -329,7 +329,7 @@ class TestErrors:
     def test_what_only_training_finds_out(self, tmp_path, line, said):
         key = line.partition(" =")[0]
         kept = [one for one in GRID.splitlines() if one.partition(" =")[0] != key]
-        summary = train(place(tmp_path, "\n".join([*kept, line])))
+        summary = train(place(tmp_path, "\n".join([*kept, line])), allow_code=True)
         ((_, why),) = summary.failed.items()
         assert said in why
 
@@ -348,13 +348,13 @@ class TestErrors:
         key = line.partition(" =")[0]
         kept = [one for one in GRID.splitlines() if one.partition(" =")[0] != key]
         with pytest.raises(InputError, match=f"grid 'grid-1': .*{said}"):
-            train(place(tmp_path, "\n".join([*kept, line])))
+            train(place(tmp_path, "\n".join([*kept, line])), allow_code=True)
         assert not (tmp_path / "runs").exists()
 
     def test_two_files_of_one_python_network_are_two_starts(self, tmp_path):
         own_weights.place(tmp_path)
         (tmp_path / "recipe.toml").write_text(OWN)
-        found = train(tmp_path / "recipe.toml")
+        found = train(tmp_path / "recipe.toml", allow_code=True)
         assert not found.failed
         scored = {}
         store = PredictionStore(found.store)
@@ -364,7 +364,7 @@ class TestErrors:
         assert scored.pop("random")[1] == "random"
         assert scored == {"file:right.pt": (1.0, "file"), "file:wrong.pt": (0.0, "file")}
         (tmp_path / "recipe.toml").write_text(OWN.replace("wrong", "strange"))
-        ((_, why),) = train(tmp_path / "recipe.toml").failed.items()
+        ((_, why),) = train(tmp_path / "recipe.toml", allow_code=True).failed.items()
         assert "does not fit the architecture" in why
         assert "1.weight" in why
         assert "other" in why
@@ -380,7 +380,7 @@ class TestErrors:
                 Image.new("L", (8, 8), 9 * label).save(folder / "x.png")
         head = HEAD + '[data.a]\npath = "a"\n[data.b]\npath = "b"\n'
         grid = GRID.replace('data = "digits"', "data = {mix = {a = 1.0, b = 1.0}}")
-        summary = train(place(tmp_path, grid, head))
+        summary = train(place(tmp_path, grid, head), allow_code=True)
         ((_, why),) = summary.failed.items()
         assert "a mix needs one label space" in why
 
@@ -402,7 +402,7 @@ steps = 1
 
 def command(recipe: Path, *options: str) -> list[str]:
     program = "from shiftbed.cli import main; main()"
-    return [sys.executable, "-c", program, "train", str(recipe), "--json", *options]
+    return [sys.executable, "-c", program, "train", str(recipe), "--allow-code", "--json", *options]
 
 
 @pytest.mark.slow
@@ -417,8 +417,8 @@ class TestProcesses:
         whole, cut = tmp_path / "whole", tmp_path / "cut"
         for folder in (whole, cut):
             folder.mkdir()
-        train(place(whole, self.TWELVE))
-        recipe = read_recipe(place(cut, self.TWELVE))
+        train(place(whole, self.TWELVE), allow_code=True)
+        recipe = read_recipe(place(cut, self.TWELVE), allow_code=True)
         assert len(recipe.jobs()) == 12
         kept: dict[Path, int] = {}
         for target in (6, 20, 45):
@@ -439,7 +439,7 @@ class TestProcesses:
                 assert file.stat().st_mtime_ns == stamp, "a finished run was repeated"
             for done in cut.glob("runs/*/done.json"):
                 kept |= {f: f.stat().st_mtime_ns for f in done.parent.iterdir()}
-        summary = train(recipe)
+        summary = train(recipe, allow_code=True)
         assert len(summary.finished) == 12
         assert all(file.stat().st_mtime_ns == stamp for file, stamp in kept.items())
         assert weights(cut) == weights(whole)

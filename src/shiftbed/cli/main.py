@@ -21,7 +21,8 @@ from shiftbed.cli import (
     training,
 )
 from shiftbed.cli.commands import Command, Commands
-from shiftbed.errors import InputError, Unreachable, WriteError, brief, lacking
+from shiftbed.errors import InputError, Unreachable, WriteError, brief, lacking, plain
+from shiftbed.foreign_code import CodeRefused
 from shiftbed.places import known_url
 
 app = typer.Typer(
@@ -76,7 +77,11 @@ def main() -> None:
     try:
         for word in sys.argv[1:]:
             known_url(word.partition("=")[2] if word.startswith("--") else word)
-        app()
+        try:
+            app()
+        except CodeRefused as error:
+            _ask(error)
+            app(_allowing_code(sys.argv[1:]))
     except InputError as error:
         _refuse(error)
     except _Stopped as stopped:
@@ -97,6 +102,23 @@ def main() -> None:
         _give_up(error)
 
 
+def _ask(refused: CodeRefused) -> None:
+    """On a terminal, whether the command may execute what files name; else it is refused."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        named = plain(str(refused)).rpartition(": pass ")[0]
+        print(f"shiftbed: {named}", file=sys.stderr)
+        print("Allow this command to execute it? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+    raise refused
+
+
+def _allowing_code(arguments: list[str]) -> list[str]:
+    """The same command with the option that allows it."""
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return [*arguments[:at], "--allow-code", *arguments[at:]]
+
+
 class _Stopped(SystemExit):
     """Ctrl-C or a request to end."""
 
@@ -108,7 +130,7 @@ def _stop(number: int, _: object) -> NoReturn:
 def _give_up(error: Exception) -> NoReturn:
     """The last resort: one line, and where the rest is."""
     if isinstance(error, WriteError | Unreachable):
-        print(f"shiftbed: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"shiftbed: {' '.join(plain(str(error)).split())}", file=sys.stderr)
         sys.exit(1)
     said = f"{type(error).__name__}: {brief(error)}"
     try:
@@ -119,10 +141,10 @@ def _give_up(error: Exception) -> NoReturn:
         said += f"; details, to report it, are in {log.name}"
     except OSError:
         pass
-    print(f"shiftbed: unexpected error: {said}", file=sys.stderr)
+    print(f"shiftbed: unexpected error: {plain(said)}", file=sys.stderr)
     sys.exit(1)
 
 
 def _refuse(error: InputError) -> NoReturn:
-    print(f"shiftbed: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"shiftbed: {' '.join(plain(str(error)).split())}", file=sys.stderr)
     sys.exit(2)

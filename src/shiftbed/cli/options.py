@@ -13,6 +13,14 @@ from shiftbed.errors import InputError
 TESTBED = "imagenet-testbed-2020"
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
+AllowCode = Annotated[
+    bool,
+    Option(
+        "--allow-code",
+        help="Execute code that files name: python: in a testbed.toml, a recipe.toml or a run's "
+        "folder. Without it they are refused.",
+    ),
+]
 Level = Annotated[float, Option(help="Confidence level of intervals.")]
 Store = Annotated[str, Argument(help="A prediction store.")]
 StoreFolder = Annotated[Path, Option(help="Where predictions are kept.")]

@@ -79,6 +79,7 @@ def probe(
     device: opt.Device = "cpu",
     backend: str = Option("auto", help="auto, torch, compile or onnxruntime, for paths."),
     level: opt.Level = 0.95,
+    allow_code: opt.AllowCode = False,
     json: opt.AsJson = False,
 ) -> None:
     """Probe a model: Fourier, pixel and Jacobian smoothness, heat map, spectra, a strip of a path.

@@ -30,6 +30,7 @@ def run(
     backend: opt.Backend = None,
     on_unreadable: opt.Unreadable = None,
     dry_run: bool = Option(False, "--dry-run", help="List what is left to do, and an estimate."),
+    allow_code: opt.AllowCode = False,
     json: opt.AsJson = False,
 ) -> None:
     """Run a testbed: every model in every setting. The same command again continues."""
@@ -66,7 +67,9 @@ def eval_(
     ),
     how: opt.How = None,
     labels: str | None = Option(
-        None, help="The images' labels are the 'model' 's classes, or the 'target' ones (default)."
+        None,
+        help="The images' labels are the numbers of the 'model' 's classes, or with --subset and "
+        "--class-map those of the 'target' (default).",
     ),
     policy: str | None = Option(
         None,
@@ -103,6 +106,7 @@ def eval_(
     images: int = Option(2000, help="Images to check on.", min=10),
     metrics: opt.Metrics = None,
     level: opt.Level = 0.95,
+    allow_code: opt.AllowCode = False,
     json: opt.AsJson = False,
 ) -> None:
     """Evaluate one model on test sets; predictions are kept, and found again the next time."""
@@ -116,7 +120,7 @@ def eval_(
     if check:
         if len(test_sets) != 1:
             raise InputError("--check takes one test set: the ID set of the published accuracy")
-        running |= {"published": published, "images": images}
+        running |= {"published": published, "images": images, "allow_code": allow_code}
         show(sb.check(model, test_sets[0], **running, **opening), json)
         return
     running |= {"batch_size": batch_size, "backend": backend, "on_unreadable": on_unreadable}
@@ -127,6 +131,7 @@ def eval_(
             sb.evaluate,
             running,
             models=[ModelSpec(source=model, name=name or name_of(model), options=opening)],
+            allow_code=allow_code,
             test_sets=test_sets,
             attack_options=values(attack_options, "--attack-option"),
             labels=_labels(subset, class_map, how, labels, policy, through),
@@ -153,13 +158,15 @@ def _labels(
         raise InputError("give one of --subset, --class-map and --through")
     if how is not None and class_map is None and through is None:
         raise InputError("--how goes with --class-map or --through")
-    if labels is not None and subset is None and class_map is None:
-        raise InputError("--labels goes with --subset or --class-map")
+    if labels not in (None, "model") and subset is None and class_map is None:
+        raise InputError("--labels target goes with --subset or --class-map")
     found: dict[str, Any] = {"policy": policy, "through": through, "map": class_map, "how": how}
     if subset is not None:
         found["subset"] = class_indices(subset)
     if subset is not None or class_map is not None:
         found["labels"] = labels or "target"
+    elif labels is not None:
+        found["labels"] = labels
     return {key: value for key, value in found.items() if value is not None}
 
 

@@ -25,6 +25,7 @@ def train(
     workers: opt.Workers = 2,
     address: opt.Address = None,
     store: Path | None = Option(None, help="Where predictions go, instead of the recipe's store."),
+    allow_code: opt.AllowCode = False,
     json: opt.AsJson = False,
 ) -> None:
     """Train what a recipe describes. The same command again continues where it stopped."""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shiftbed.engine.class_names import how_matched, matched
 from shiftbed.engine.open_setting import Kept, OpenSetting, open_setting
 from shiftbed.engine.plan import (
     DEFAULTS,
@@ -51,8 +52,13 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
     if record is None:
         raise InputError(f"{task.key[0]!r} on {task.key[1]!r} was not prepared")
     options = DEFAULTS | dict(task.options) | record["options"]
-    setting = open_setting(task.setting)
     model = open_model(task.model, options, task.shared)
+    setting = matched(model, open_setting(task.setting))
+    if how_matched(setting) != record.get("classes_matched"):
+        raise InputError(
+            f"{task.key[0]} on {task.key[1]} was begun with classes numbered in another way: use "
+            "another store"
+        )
     said: list[str] = []
     predict = _predictor(task, model, setting, record["backend"], options, said)
     images = 0
@@ -155,7 +161,7 @@ def prepare(
         return old
     given = DEFAULTS | dict(options)
     opened = open_model(model, given, shared)
-    there = open_setting(setting)
+    there = matched(opened, open_setting(setting))
     if shared and given["backend"] == "auto":
         given["backend"] = "torch"
     if setting.perturb is not None and setting.perturb.needs_gradients:
@@ -179,6 +185,7 @@ def prepare(
         "info": dict(model.info),
         "spec": model.spec,
         "label_policy": there.stored.label_policy,
+        "classes_matched": how_matched(there),
         "fingerprint": there.stored.fingerprint,
         "identity": identity(model, given, setting.perturb),
         "depends_on": dependencies(model.source) if isinstance(model.source, str) else {},
@@ -276,7 +283,7 @@ def open_model(model: ModelSpec, options: Mapping[str, Any], shared: bool = Fals
     key = (source, json.dumps(given, sort_keys=True, default=str), identity(model, options))
 
     def opened() -> tuple[Model, float]:
-        found = resolve(source, **given)
+        found = resolve(source, **given, origin=model.origin)
         on = on_shared(found) if shared else found
         return on, 1.0 if on is found else LIGHT
 

@@ -207,6 +207,7 @@ def evaluate(
     level: float = 0.95,
     report: Report = lambda done: None,
     announce: Announce = lambda cells: None,
+    allow_code: bool = False,
     **options: Any,
 ) -> Evaluated:
     """Evaluate models on test sets, clean and perturbed; what is in the store is not run again.
@@ -217,9 +218,10 @@ def evaluate(
     ``corruptions`` and ``attacks`` are texts (``"fog:3"``, ``"pgd-linf:2/255"``) or objects; every
     test set is evaluated clean, too. ``labels`` is a label policy as in ``[[settings]]`` of a
     testbed.toml: ``{"subset": [1, 5]}``, ``{"map": {…}}``, ``{"through": "imagenet"}``. With
-    ``store=None`` predictions stay in memory. The frame has ``metrics``; ``score`` has any others.
-    ``options`` are ``batch_size``, ``backend``, ``device``, ``precision``, ``top``,
-    ``keep_logits``, ``threads``, ``on_unreadable``.
+    ``store=None`` predictions stay in memory. ``allow_code`` executes code that files name
+    (``run:FOLDER`` of a network of somebody's own), which is refused otherwise. The frame has
+    ``metrics``; ``score`` has any others. ``options`` are ``batch_size``, ``backend``, ``device``,
+    ``precision``, ``top``, ``keep_logits``, ``threads``, ``on_unreadable``.
 
     >>> import numpy as np
     >>> import polars as pl
@@ -248,7 +250,7 @@ def evaluate(
     spec = RunSpec(
         name=name,
         store=PredictionStore(None) if store is None else _store(store),
-        models=_models(_several(models)),
+        models=_models(_several(models), allow_code),
         settings=settings,
         shifts=with_automatic(natural, settings),
         options={"threads": 2} | options,
@@ -300,10 +302,16 @@ def run(
     address: str | None = None,
     report: Report = lambda done: None,
     announce: Announce = lambda cells: None,
+    allow_code: bool = False,
     **options: Any,
 ) -> Ran:
-    """Run a testbed.toml: every model in every setting. The same call again continues."""
-    spec = _spec(testbed)
+    """Run a testbed.toml: every model in every setting. The same call again continues.
+
+    ``allow_code`` executes what the file names as ``python:``, which is refused otherwise.
+    """
+    if isinstance(testbed, RunSpec) and allow_code:
+        raise InputError("allow_code goes with a testbed.toml; a plan says it of each model")
+    spec = _spec(testbed, allow_code)
     summary = run_spec(
         spec,
         runner=runner,
@@ -318,12 +326,12 @@ def run(
 
 
 def left_to_do(testbed: str | Path | RunSpec) -> LeftToDo:
-    """What ``run`` would do, without doing it."""
+    """What ``run`` would do, without doing it: nothing is executed, nothing is written."""
     import polars as pl
 
     spec = _spec(testbed)
     store = opened_store(spec.store)
-    cells, broken = plan(spec, store)
+    cells, broken = plan(spec, store, write=False)
     speed = {
         record["model"]: record["n"] / record["wall_seconds"]
         for record in store.cells()
@@ -345,10 +353,12 @@ def left_to_do(testbed: str | Path | RunSpec) -> LeftToDo:
     return LeftToDo(frame=frame, name=spec.name, broken=broken, done=len(cells) - len(jobs))
 
 
-def _spec(testbed: str | Path | RunSpec) -> RunSpec:
+def _spec(testbed: str | Path | RunSpec, allow_code: bool = False) -> RunSpec:
     from shiftbed.engine.testbed_file import read_testbed_toml
 
-    return testbed if isinstance(testbed, RunSpec) else read_testbed_toml(testbed)
+    if isinstance(testbed, RunSpec):
+        return testbed
+    return read_testbed_toml(testbed, allow_code=allow_code)
 
 
 def _several(given: Any) -> list[Any]:
@@ -359,7 +369,7 @@ def _store(store: str | Path | PredictionStore) -> str | PredictionStore:
     return store if isinstance(store, PredictionStore) else str(store)
 
 
-def _models(given: Sequence[Any]) -> tuple[ModelSpec, ...]:
+def _models(given: Sequence[Any], allow_code: bool) -> tuple[ModelSpec, ...]:
     from shiftbed.evaluation.models import model
     from shiftbed.evaluation.models.registry import name_of
 
@@ -372,6 +382,8 @@ def _models(given: Sequence[Any]) -> tuple[ModelSpec, ...]:
         else:
             opened: Model = model(one)
             found.append(ModelSpec(source=opened, name=opened.id))
+    if allow_code:
+        found = [replace(one, origin=replace(one.origin, allow_code=True)) for one in found]
     names = [one.name for one in found]
     for twice in {name for name in names if names.count(name) > 1}:
         raise InputError(f"two models are called {twice!r}; give them names: sb.model(…, name=…)")

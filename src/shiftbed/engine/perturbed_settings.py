@@ -23,11 +23,13 @@ corrupted = "val"
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from shiftbed.engine.plan import SettingPlan, TestSetSpec, corrupted_copy
 from shiftbed.errors import InputError
+from shiftbed.foreign_code import MINE, Origin
 from shiftbed.records import Perturbation, Shift
 
 KEYS = ("perturbation", "corruptions", "attacks", "disk", "frost", "attack_options")
@@ -56,10 +58,13 @@ def share_of(table: dict[str, Any]) -> tuple[float | None, int]:
 
 
 def expand(
-    base: SettingPlan, wanted: Mapping[str, Any], test_sets: Iterable[TestSetSpec] = ()
+    base: SettingPlan,
+    wanted: Mapping[str, Any],
+    test_sets: Iterable[TestSetSpec] = (),
+    origin: Origin = MINE,
 ) -> list[SettingPlan]:
     """A setting with its perturbations: itself first, unless one perturbation alone is wanted."""
-    found = _expanded(base, wanted, test_sets) if wanted else [base]
+    found = _expanded(base, wanted, test_sets, origin) if wanted else [base]
     one = base.setting
     if one.seed and one.share is None and not any(plan.perturb for plan in found):
         raise InputError(f"setting {base.id!r} has a seed, but nothing is drawn")
@@ -67,7 +72,10 @@ def expand(
 
 
 def _expanded(
-    base: SettingPlan, wanted: Mapping[str, Any], test_sets: Iterable[TestSetSpec]
+    base: SettingPlan,
+    wanted: Mapping[str, Any],
+    test_sets: Iterable[TestSetSpec],
+    origin: Origin,
 ) -> list[SettingPlan]:
     if base.setting.perturbation is not None:
         raise InputError(f"setting {base.id!r} is perturbed already, on disk")
@@ -78,7 +86,7 @@ def _expanded(
         raise InputError(f"perturbation must be a name such as 'fog:3', got {alone!r}")
     found = [] if alone is not None else [base]
     names = _names(wanted) if alone is None else [alone]
-    found += [_perturbed(base, name, wanted) for name in names]
+    found += [_perturbed(base, name, wanted, origin) for name in names]
     if wanted.get("disk"):
         found += _from_disk(base, test_sets)
     if found == [base]:
@@ -106,7 +114,9 @@ def _names(wanted: Mapping[str, Any]) -> list[Any]:
     return list(dict.fromkeys(found))
 
 
-def _perturbed(base: SettingPlan, name: Any, wanted: Mapping[str, Any]) -> SettingPlan:
+def _perturbed(
+    base: SettingPlan, name: Any, wanted: Mapping[str, Any], origin: Origin
+) -> SettingPlan:
     from shiftbed.evaluation.attacks import is_attack
     from shiftbed.evaluation.perturbations import as_perturbing
 
@@ -118,9 +128,9 @@ def _perturbed(base: SettingPlan, name: Any, wanted: Mapping[str, Any]) -> Setti
         options = dict(given)
     elif isinstance(name, str) and name.partition(":")[0] == "frost" and "frost" in wanted:
         options = {"frost": wanted["frost"]}
-    found = as_perturbing(name, seed=base.setting.seed, **options)
+    found = as_perturbing(name, seed=base.setting.seed, origin=origin, **options)
     setting = base.setting.perturbed(found.record, name=wanted.get("id") or "")
-    return SettingPlan(setting=setting, images=base.images, perturb=found)
+    return replace(base, setting=setting, perturb=found)
 
 
 def _from_disk(base: SettingPlan, test_sets: Iterable[TestSetSpec]) -> list[SettingPlan]:
@@ -131,7 +141,7 @@ def _from_disk(base: SettingPlan, test_sets: Iterable[TestSetSpec]) -> list[Sett
             f"no [[test_sets]] is corrupted = {base.images.name!r}, so disk has nothing to add"
         )
     return [
-        SettingPlan(setting=base.setting.perturbed(one.perturbation), images=one)
+        replace(base, setting=base.setting.perturbed(one.perturbation), images=one)
         for one in found
         if one.perturbation is not None
     ]

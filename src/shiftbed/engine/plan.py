@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbed.errors import InputError, unknown
+from shiftbed.foreign_code import MINE, Named, Origin
 from shiftbed.records import Perturbation, Setting, Shift
 from shiftbed.store import PredictionStore
 
@@ -73,11 +74,22 @@ class ModelSpec:
     """What else its cells' records say: recipe, arguments, identity."""
     features: str | None = None
     """Folder that keeps what its backbone makes of settings, for other heads on it."""
+    origin: Origin = MINE
+    """Who wrote its text, and whether code that files name is executed."""
 
     @property
     def spec(self) -> str | None:
         """The text it was made of, None for an object."""
         return self.source if isinstance(self.source, str) else None
+
+    @property
+    def code(self) -> list[Named]:
+        """What opening it would execute by name."""
+        from shiftbed.evaluation.models.registry import code_in
+
+        if not isinstance(self.source, str):
+            return []
+        return code_in(self.source, self.origin, self.options.get("trusted", ()))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,6 +138,8 @@ class SettingPlan:
     images: "TestSetSpec | TestSet"
     perturb: "Perturbing | None" = None
     """Done in memory; None for nothing, or for what is perturbed on disk."""
+    as_numbered: bool = False
+    """Whether labels are said to be the model's numbers, whatever classes are called."""
 
     @property
     def id(self) -> str:
@@ -155,6 +169,13 @@ class RunSpec:
     store: str | PredictionStore = "store"
     options: Mapping[str, Any] = field(default_factory=dict)
     """batch_size, backend, top, keep_logits, on_unreadable, …: see ``OPTIONS``."""
+
+    @property
+    def code(self) -> list[Named]:
+        """What running it would execute by name."""
+        found = [one for model in self.models for one in model.code]
+        acts = [one.perturb for one in self.settings if one.perturb is not None]
+        return found + [one for act in acts for one in act.code]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

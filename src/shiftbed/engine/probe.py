@@ -18,7 +18,7 @@ from shiftbed.evaluation.data import TestSet, open_test_set
 from shiftbed.evaluation.data.authors import split_spec
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models import model as open_model
-from shiftbed.evaluation.models.registry import name_of
+from shiftbed.evaluation.models.registry import code_in, name_of
 from shiftbed.evaluation.perturbations import spelled_out
 from shiftbed.evaluation.probes import (
     Probe,
@@ -32,6 +32,7 @@ from shiftbed.evaluation.probes import (
 )
 from shiftbed.evaluation.probes.paths import VARIANTS
 from shiftbed.evaluation.probes.probe import default_projections
+from shiftbed.foreign_code import Origin, check_code
 from shiftbed.reading.files import read_json
 from shiftbed.reading.shapes import count, fitting
 from shiftbed.results.charts import Charted
@@ -184,6 +185,7 @@ def probe(
     device: str = "cpu",
     backend: str = "auto",
     level: float = 0.95,
+    allow_code: bool = False,
     report: Report | None = None,
 ) -> Probed:
     """Probe models on a test set: smoothness along paths between images, the Jacobian, spectra.
@@ -206,6 +208,8 @@ def probe(
       both of ``images`` images. ``strip``: pictures along the paths of pair number ``pair``.
     - ``store``: results are kept there path by path and found again, so that a killed run
       continues; nothing is written without it. ``name`` is the model's name in it.
+    - ``allow_code``: execute code that files name (``python:`` in a testbed.toml or a run's
+      folder), which is refused otherwise.
 
     ``report`` hears what is measured, how much of it is done and how much there is.
     """
@@ -216,13 +220,14 @@ def probe(
         raise InputError("corruptions are for the spectrum: ask for it as well")
     wanted = _wanted(probes, pictures=heatmap or spectrum or strip)
     listed = list(models) if isinstance(models, list | tuple) else [models]
-    given = [model for one in listed for model in _several(one)]
+    given = [model for one in listed for model in _several(one, allow_code)]
     if not given:
         raise InputError("give at least one model")
     if name is not None and len(given) > 1:
         raise InputError(f"one name cannot be that of {len(given)} models")
     options = {"weights": weights, "preprocessing": preprocessing, "device": device}
-    opened = dict(_opened(one, name, options) for one in given)
+    _check_code(given, allow_code)
+    opened = dict(_opened(one, name, options, allow_code) for one in given)
     if len(opened) < len(given):
         raise InputError("two of the models have the same name")
     data = open_test_set(test_set)
@@ -281,13 +286,20 @@ def _wanted(probes: str | Sequence[str] | None, *, pictures: bool) -> list[str]:
     return list(PROBES) if "all" in listed else list(dict.fromkeys(listed))
 
 
-def _several(given: Any) -> list[Any]:
+def _check_code(given: Sequence[Any], allow_code: bool) -> None:
+    """Refuse code of all models at once, before any is opened."""
+    lines = [one for one in given if isinstance(one, str)]
+    named = [code for one in given if isinstance(one, ModelSpec) for code in one.code]
+    check_code(named + [c for one in lines for c in code_in(one, Origin(allow_code=allow_code))])
+
+
+def _several(given: Any, allow_code: bool) -> list[Any]:
     """The models of a testbed.toml, every checkpoint of a folder of runs, or the one given."""
     path = Path(given) if isinstance(given, str | PathLike) else None
     if path is not None and path.suffix == ".toml":
         from shiftbed.engine.testbed_file import read_testbed_toml
 
-        return list(read_testbed_toml(path).models)
+        return list(read_testbed_toml(path, allow_code=allow_code).models)
     if path is None or not path.is_dir():
         return [given]
     done = sorted(path.glob("*/done.json"))
@@ -301,13 +313,16 @@ def _several(given: Any) -> list[Any]:
     return lines
 
 
-def _opened(given: Any, name: str | None, options: dict[str, Any]) -> tuple[str, Model]:
+def _opened(
+    given: Any, name: str | None, options: dict[str, Any], allow_code: bool
+) -> tuple[str, Model]:
     """The model and its name in the store: its line, unless that does not say which it is."""
     if isinstance(given, ModelSpec):
         if options["weights"] is not None or options["preprocessing"]:
             raise InputError("weights and preprocessing of a testbed's models are in its file")
         return given.name, open_listed(given, {"device": options["device"], "precision": "float32"})
-    model = open_model(given, **options)
+    more: dict[str, Any] = {"allow_code": allow_code} if isinstance(given, str) else {}
+    model = open_model(given, **options, **more)
     changed = options["weights"] is not None or options["preprocessing"]
     return name or (name_of(given) if isinstance(given, str) and not changed else model.id), model
 

@@ -23,6 +23,7 @@ from shiftbed.engine.plan import (
 )
 from shiftbed.engine.runners import in_process, in_processes
 from shiftbed.errors import InputError, unknown
+from shiftbed.foreign_code import check_code
 from shiftbed.places import path_of, url_of
 from shiftbed.store import PredictionStore
 
@@ -55,15 +56,21 @@ class Summary:
         return self.images / self.seconds if self.images and self.seconds else None
 
 
-def plan(spec: RunSpec, store: PredictionStore) -> tuple[list[CellPlan], dict[str, str]]:
-    """All cells with their missing parts; settings that cannot be opened, with the reason."""
+def plan(
+    spec: RunSpec, store: PredictionStore, *, write: bool = True
+) -> tuple[list[CellPlan], dict[str, str]]:
+    """All cells with their missing parts; settings that cannot be opened, with the reason.
+
+    ``write``: whether the store gets the test sets.
+    """
     from shiftbed.engine.open_setting import open_setting
 
     cells, broken = [], {}
     for setting in spec.settings:
         try:
             stored = open_setting(setting).stored
-            store.add_test_set(stored)
+            if write:
+                store.add_test_set(stored)
             n = len(stored)
         except InputError as error:
             broken[setting.id] = str(error)
@@ -109,6 +116,10 @@ def run_spec(
     first, step = shard_of(shard)
     if runner not in RUNNERS:
         raise unknown("runner", runner, RUNNERS)
+    check_code(spec.code)
+    for setting in spec.settings:
+        if setting.perturb is not None:
+            setting.perturb.load()
     store = opened_store(spec.store)
     if runner != "local":
         _can_travel(spec)
@@ -118,9 +129,9 @@ def run_spec(
         summary = Summary()
         cells, broken = plan(spec, store)
         cells = cells[first::step]
-        for setting, why in broken.items():
+        for name, why in broken.items():
             for model in spec.models:
-                summary.failed[model.name, setting] = why
+                summary.failed[model.name, name] = why
         announce([cell for cell in cells if cell.missing])
         clock = time.perf_counter()
         given = check_options(spec.options) | check_options(options)

@@ -7,10 +7,11 @@ written stays, and is written again to the same bytes. ``on_ray.py`` has the clu
 """
 
 import multiprocessing as mp
+import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
@@ -110,9 +111,23 @@ _DEAD = object()
 def _hire(context: Any, threads: int | None) -> _Worker:
     here, there = context.Pipe()
     process = context.Process(target=_work, args=(there, threads), daemon=True)
-    process.start()
+    with _without_interrupts():
+        process.start()
     there.close()
     return _Worker(process=process, pipe=here)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes started here leave Ctrl-C, which all of a terminal's processes get, to this one."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _assign(worker: _Worker, todo: deque[tuple[Work, int]]) -> None:

@@ -58,36 +58,44 @@ from shiftbed.engine.toml_files import (
     unique,
 )
 from shiftbed.errors import InputError, unknown
+from shiftbed.foreign_code import Origin
 from shiftbed.records import Setting, Shift
 
 if TYPE_CHECKING:
     from shiftbed.evaluation.data import TestSet
 
+OPENING = ("weights", "preprocessing", "classes", "templates", "trusted")
+"""How a model is opened; a file cannot say whether code is executed."""
 INFO = ("kind", "in_fit_set", "parent", "architecture", "training_data", "run", "step")
 
 
-def read_testbed_toml(path: str | Path) -> RunSpec:
-    """Read a testbed.toml; relative paths are relative to it."""
+def read_testbed_toml(path: str | Path, *, allow_code: bool = False) -> RunSpec:
+    """Read a testbed.toml; relative paths are relative to it.
+
+    Nothing is executed here; ``allow_code`` allows running to execute what the file names as
+    ``python:``.
+    """
     path = Path(path)
     base = path.parent
     known = ("name", "store", "defaults", "models", "test_sets", "settings", "shifts")
     table = read_toml(path, known)
+    origin = Origin(file=str(path), allow_code=allow_code)
     with errors_in(path):
         test_sets: dict[str, TestSetSpec] = {}
         for i, one in enumerate(tables(table, "test_sets", least=1), 1):
             add_test_sets(test_sets, read_test_sets(one, base, test_sets, f"number {i}"))
-        settings, shifts = read_settings(table, base, test_sets)
+        settings, shifts = read_settings(table, base, test_sets, origin)
         return RunSpec(
             name=str(table.get("name", path.stem)),
             store=beside(str(table.get("store", "store")), base),
-            models=_models(table, base),
+            models=_models(table, base, origin),
             settings=settings,
             shifts=shifts,
             options=check_options(table.get("defaults", {}), " in [defaults]"),
         )
 
 
-def _models(table: Mapping[str, Any], base: Path) -> tuple[ModelSpec, ...]:
+def _models(table: Mapping[str, Any], base: Path, origin: Origin) -> tuple[ModelSpec, ...]:
     models = []
     for i, one in enumerate(tables(table, "models", least=1), 1):
         spec = one.pop("id", None)
@@ -95,9 +103,11 @@ def _models(table: Mapping[str, Any], base: Path) -> tuple[ModelSpec, ...]:
             raise InputError(f"[[models]] number {i} needs an id such as 'timm:resnet18'")
         name = str(one.pop("name", spec))
         info = {key: one.pop(key) for key in INFO if key in one}
+        known_keys(one, (*OPENING, "id", "name", *INFO), "[[models]]")
         if "weights" in one:
             one["weights"] = beside(str(one["weights"]), base)
-        models.append(ModelSpec(source=model_beside(spec, base), name=name, options=one, info=info))
+        source = model_beside(spec, base)
+        models.append(ModelSpec(source=source, name=name, options=one, info=info, origin=origin))
     unique([m.name for m in models], "model")
     return tuple(models)
 
@@ -128,7 +138,7 @@ def read_test_sets(
 
 
 def read_settings(
-    table: Mapping[str, Any], base: Path, test_sets: Mapping[str, TestSetSpec]
+    table: Mapping[str, Any], base: Path, test_sets: Mapping[str, TestSetSpec], origin: Origin
 ) -> tuple[tuple[SettingPlan, ...], tuple[Shift, ...]]:
     """``[[settings]]`` and ``[[shifts]]`` of a file; without settings, every test set as it is."""
     found: list[SettingPlan] = []
@@ -140,7 +150,7 @@ def read_settings(
             raise unknown("test set in [[settings]]", name, test_sets)
         wanted = take(one, base)
         one |= files_beside({key: one[key] for key in ("map",) if key in one}, base)
-        found += expand(plan_setting(test_sets[name], one), wanted, test_sets.values())
+        found += expand(plan_setting(test_sets[name], one), wanted, test_sets.values(), origin)
     unique([one.id for one in found], "setting")
     rest, settings, shifts = with_catalogue(tables(table, "shifts"), found, test_sets.values())
     shifts += [read_shift(one) for one in rest]
@@ -155,6 +165,7 @@ def plan_setting(images: "TestSetSpec | TestSet", table: Mapping[str, Any]) -> S
     """
     given = dict(table)
     share, seed = share_of(given)
+    as_numbered = given.get("labels") == "model" and not {"subset", "map"} & given.keys()
     name, where = given.pop("id", None), given.pop("labels", "model")
     if where not in ("model", "target"):
         raise InputError(f"labels of a setting must be 'model' or 'target', got {where!r}")
@@ -187,4 +198,4 @@ def plan_setting(images: "TestSetSpec | TestSet", table: Mapping[str, Any]) -> S
     )
     if perturbation is not None:
         made = made.perturbed(perturbation, name=str(name or ""))
-    return SettingPlan(setting=made, images=images)
+    return SettingPlan(setting=made, images=images, as_numbered=as_numbered and policy is None)

@@ -406,7 +406,7 @@ def _corrupted(
 
 def _parsed(name: str, options: _Options) -> Corrupting:
     """The corruption of that name under the tree's seed and frost."""
-    frost = {"frost": options.frost} if name.partition(":")[0] == "frost" else {}
+    frost: dict[str, Any] = {"frost": options.frost} if name.partition(":")[0] == "frost" else {}
     found = parse_perturbation(name, seed=options.seed, **frost)
     if not isinstance(found, Corrupting):
         raise InputError(f"{name!r} is no corruption, and cannot be written to disk")

@@ -10,7 +10,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
@@ -26,8 +26,10 @@ from shiftbed.evaluation.attacks import (
     is_attack,
 )
 from shiftbed.evaluation.models import Model, TorchModel
-from shiftbed.evaluation.models.from_python import find, shown
+from shiftbed.evaluation.models.dependencies import source_of
+from shiftbed.evaluation.models.from_python import code_of, find, shown
 from shiftbed.evaluation.predict import Perturb
+from shiftbed.foreign_code import MINE, Named, Origin
 from shiftbed.labels import LabelPolicy
 from shiftbed.places import local
 from shiftbed.records import Perturbation
@@ -63,6 +65,8 @@ class Perturbing(ABC):
     record: Perturbation
     again: tuple[str, int, Mapping[str, Any]] | None = None
     """Its text, seed and options, by which a worker makes it once more."""
+    own: "OwnFunction | None" = None
+    """The function that its text names."""
     needs_gradients: ClassVar[bool] = False
 
     def describe(self) -> dict[str, Any]:
@@ -74,6 +78,16 @@ class Perturbing(ABC):
             return object.__reduce_ex__(self, 2)
         text, seed, options = self.again
         return partial(parse_perturbation, text, seed=seed, **options), ()
+
+    @property
+    def code(self) -> list[Named]:
+        """What it would execute by name."""
+        return [] if self.own is None else [(self.own.origin, f"python:{self.own.name}")]
+
+    def load(self) -> None:
+        """Import what it names, where that is not done yet; refused where nobody asked for it."""
+        if self.own is not None:
+            _ = self.own.function
 
     @abstractmethod
     def on(self, model: Model, policy: LabelPolicy | None = None, say: Say = print) -> Perturb:
@@ -88,6 +102,7 @@ class Corrupting(Perturbing):
     corrupt: Callable[[Floats, Sequence[str]], Floats]
 
     def on(self, model: Model, policy: LabelPolicy | None = None, say: Say = print) -> Perturb:
+        self.load()
         return lambda pixels, labels, ids: self.corrupt(pixels, ids)
 
 
@@ -126,12 +141,38 @@ class Attacking(Perturbing):
         return perturb
 
 
-def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbing:
+@dataclass(frozen=True, eq=False)
+class OwnFunction:
+    """``MODULE:FUNCTION`` as a corruption; imported when it is first used."""
+
+    name: str
+    origin: Origin
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        found = find(self.name, self.origin)[0]
+        if not callable(found):
+            raise InputError(f"perturbation 'python:{self.name}' is not a function")
+        return found  # type: ignore[no-any-return]
+
+    @property
+    def code(self) -> dict[str, str] | None:
+        source = source_of(self.name.rpartition(":")[0])
+        return None if source is None else code_of(source)
+
+    def __call__(self, *given: Any) -> Any:
+        return self.function(*given)
+
+
+def parse_perturbation(
+    text: str, *, seed: int = 0, origin: Origin = MINE, **options: Any
+) -> Perturbing:
     """The perturbation of that name.
 
     ``NAME:SEVERITY`` for corruptions (``frost`` is a folder of frost pictures), a name such as
     ``pgd-linf:2/255`` for attacks (options change its steps, restarts, …), and
-    ``python:module:function:SEVERITY`` for a function of yours.
+    ``python:module:function:SEVERITY`` for a function of yours. A function that a file names (its
+    ``origin``) is imported when it is first used, and only if that is allowed.
 
     >>> found = parse_perturbation("gaussian_noise:3", seed=1)
     >>> found.record.severity, found.describe()
@@ -139,7 +180,7 @@ def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbin
     >>> parse_perturbation("pgd-linf:2/255", steps=20).record.id
     'pgd-linf:2/255?steps=20'
     """
-    again = (text, seed, dict(options))
+    again = (text, seed, {**options, "origin": origin} if origin.file else dict(options))
     if is_attack(text):
         attack = attack_from_name(text, **options, **({"seed": seed} if seed else {}))
         return replace(of_attack(attack), again=again)
@@ -152,13 +193,12 @@ def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbin
     if options:
         raise unknown(f"option of {text}", next(iter(options)), ["frost"])
     if name.startswith("python:"):
-        function = name.removeprefix("python:")
-        found, facts = find(function)
-        if not callable(found):
-            raise InputError(f"perturbation {name!r} is not a function")
-        own = f"python:{shown(function)}"
-        mine = from_function(found, _severity(severity, text), seed=seed, name=own)
-        return replace(of_corruption(mine, code=facts.get("code")), again=again)
+        own = OwnFunction(name.removeprefix("python:"), origin)
+        if not origin.file:
+            _ = own.function  # a mistake is said at once
+        called = f"python:{shown(own.name)}"
+        mine = from_function(own, _severity(severity, text), seed=seed, name=called)
+        return replace(of_corruption(mine, code=own.code), again=again, own=own)
     if name not in NAMES:
         head = text.partition(":")[0]
         raise unknown("perturbation", head, [*NAMES, *FAMILIES, *PRESETS, "python"])
@@ -166,13 +206,13 @@ def parse_perturbation(text: str, *, seed: int = 0, **options: Any) -> Perturbin
     return replace(of_corruption(made), again=again)
 
 
-def as_perturbing(what: Any, *, seed: int = 0, **options: Any) -> Perturbing:
+def as_perturbing(what: Any, *, seed: int = 0, origin: Origin = MINE, **options: Any) -> Perturbing:
     """A perturbation from its text, or from a ``Corruption`` or an attack."""
     from shiftbed.evaluation.corruptions import Corruption
     from shiftbed.evaluation.corruptions.corruption import FunctionCorruption
 
     if isinstance(what, str):
-        return parse_perturbation(what, seed=seed, **options)
+        return parse_perturbation(what, seed=seed, origin=origin, **options)
     if isinstance(what, Perturbing):
         return what
     if isinstance(what, Corruption | FunctionCorruption):

@@ -1,7 +1,9 @@
 """The page over HTTP, rebuilt while a run writes to its store. Read-only.
 
 By default only this machine can connect. Elsewhere means an explicit flag, and then every request
-needs the token that is part of the printed address.
+needs the token that is part of the printed address. A client has ten seconds to ask, at most 32 are
+answered at a time, and what is no request is refused: none of them can hold up the others or leave
+anything on the terminal.
 """
 
 import contextlib
@@ -12,6 +14,7 @@ import html
 import ipaddress
 import json
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,11 +24,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from shiftbed.analysis.baseline import OnBoundary
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, brief, plain
 from shiftbed.page.document import waiting_page
 from shiftbed.page.report import report
 
 COOKIE = "shiftbed-token"
+SECONDS = 10.0
+"""How long a client may take to say what it wants, and then to read the answer."""
+MOST = 32
+"""Connections at a time; one more is told to come back."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,23 +153,68 @@ def make_server(
     token = None if local else secrets.token_urlsafe(24)
     handler = type("Handler", (_Handler,), {"served": served, "token": token, "local": local})
     try:
-        server = ThreadingHTTPServer((host, port), handler)
-    except OSError as error:
-        raise InputError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-    server.daemon_threads = True
+        server = _Server((host, port), handler)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or "no such address"
+        raise InputError(f"cannot listen on {host}:{port}: {why}") from None
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{server.server_address[1]}/"
     return server, address if token is None else f"{address}?token={token}"
 
 
+class _Server(ThreadingHTTPServer):
+    """A thread per connection, up to ``MOST``; a client's fault is no business of the terminal."""
+
+    daemon_threads = True
+    request_queue_size = MOST
+
+    def __init__(self, *given: Any) -> None:
+        self._free = threading.BoundedSemaphore(MOST)
+        super().__init__(*given)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+            return
+        with contextlib.suppress(OSError):
+            request.settimeout(1.0)
+            request.sendall(b"HTTP/1.0 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that broke is nothing to report."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     """GET and HEAD of the page and of its stamp; everything else is refused."""
 
+    timeout = SECONDS
     served: Served
     token: str | None
     local: bool
     server_version = "shiftbed"
     sys_version = ""
+
+    def setup(self) -> None:
+        super().setup()
+        # the timeout is for each read: a client that sends a byte at a time is cut off by this
+        self._end = threading.Timer(SECONDS, self._cut_off)
+        self._end.daemon = True
+        self._end.start()
+
+    def finish(self) -> None:
+        self._end.cancel()
+        super().finish()
+
+    def _cut_off(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         self._answer(body=True)
@@ -171,13 +223,22 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def _answer(self, *, body: bool) -> None:
-        asked = urlsplit(self.path)
-        if self.local and not self._for_us():
+        self._end.cancel()  # it has asked; the page may take its time
+        try:
+            asked, for_us = urlsplit(self.path), self._for_us()
+        except ValueError:
+            return self._send(400, "text/plain", "This is no request.\n", body=body)
+        if self.local and not for_us:
             return self._send(421, "text/plain", "This server answers to loopback names only.\n")
         if self.token is not None and not self._has_token(asked.query):
             return self._send(403, "text/plain", "The address needs its token.\n")
         if asked.path == "/":
-            return self._send(200, "text/html", self.served.page(), body=body, cookie=True)
+            try:
+                page = self.served.page()
+            except Exception as error:  # the next request tries again
+                why = f"The page cannot be made now: {plain(brief(error))}\n"
+                return self._send(500, "text/plain", why, body=body)
+            return self._send(200, "text/html", page, body=body, cookie=True)
         if asked.path == "/version":
             stamp = json.dumps({"stamp": self.served.stamp()})
             return self._send(200, "application/json", stamp, body=body)

@@ -21,6 +21,7 @@ from shiftbed.analysis.metrics import (
 )
 from shiftbed.display import Result, Table, between, number, percent, records, schema
 from shiftbed.errors import unknown
+from shiftbed.results.chance import flagged
 from shiftbed.store import Answers, PredictionStore, StoredTestSet, frames, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.store.sealing import Damaged
@@ -142,9 +143,9 @@ def scores(
     """Long table: model, setting, metric, value, low, high, n, unreadable, label_policy, note.
 
     Accuracies have Clopper–Pearson intervals; means over examples (NLL, Brier) Gaussian ones;
-    others none, and the note says so. A metric whose columns a cell lacks is a row with a reason.
-    Probes are rows too, of what ``shiftbed probe`` has measured. Few cells are in memory at a time,
-    so memory does not grow with the store.
+    others none, and the note says so; also of an accuracy at chance level. A metric whose columns a
+    cell lacks is a row with a reason. Probes are rows too, of what ``shiftbed probe`` has measured.
+    Few cells are in memory at a time, so memory does not grow with the store.
     """
     check_level(level)
     asked = list(metrics)
@@ -167,7 +168,7 @@ def scores(
         needed = sorted({column for metric in wanted for column in _NEEDS[metric]})
         for name, frame in frames(store, left, test_set, needed):
             rows += _score_cell(store, name, test_set, wanted, level, frame)
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    return pl.DataFrame(flagged(store, rows), schema=_SCHEMA, orient="row")
 
 
 def _accuracies(

@@ -427,7 +427,7 @@ class PredictionStore:
     def best_classes(self, models: list[str], setting: str) -> NDArray[Any] | None:
         """(models, examples) best classes of cells kept in one part each, read in one go.
 
-        None where a cell has several parts, an unreadable example or no checksums.
+        None where a cell has several parts, an unreadable example other columns or no checksums.
         """
         parts = [self.parts(model, setting) for model in models]
         if any(len(one) != 1 or one != parts[0] for one in parts):
@@ -437,7 +437,10 @@ class PredictionStore:
         names = [f"{cell_folder(one, setting)}/{part_name(*part)}" for one in models]
         if any(name not in self._sums for name in names):
             return None
-        best = pl.read_parquet(data, columns=["class_1"])["class_1"]
+        try:
+            best = pl.read_parquet(data, columns=["class_1"])["class_1"]
+        except pl.exceptions.SchemaError:  # models of different numbers of classes: one by one
+            return None
         return None if best.null_count() else best.to_numpy().reshape(len(models), -1)
 
     def complete(self, model: str, setting: str) -> bool:

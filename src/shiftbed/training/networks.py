@@ -45,6 +45,7 @@ from shiftbed.evaluation.models.spec import stamp
 from shiftbed.evaluation.models.torch_model import TorchModel, seeded, wrap
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.evaluation.probes.probe import NORMALISATIONS
+from shiftbed.foreign_code import MINE, Origin
 from shiftbed.training.arguments import checked_start, one_of
 from shiftbed.training.released import read_released
 
@@ -270,6 +271,7 @@ def make_network(
     old_classes: int | None = None,
     head: str | None = None,
     device: str = "cpu",
+    origin: Origin = MINE,
 ) -> Network:
     """A network with a head of ``classes`` outputs.
 
@@ -278,16 +280,17 @@ def make_network(
     weights of a file must fit. What a ``python:`` function returns is its start, drawn with the
     seed if it draws, unless there is a file. ``head``: "new" draws one even where the number of
     classes is the same, "keep" refuses another number; by default it is kept where it fits.
+    ``origin`` is where a line was read that the caller did not write.
     """
     checked_start(spec, start)
     kind = start.partition(":")[0]
     if kind == "file":
         weights = existing(Path(base) / start.removeprefix("file:"), "start")
-        network = _resolved(spec, None, seed, weights, classes)
+        network = _resolved(spec, None, seed, weights, classes, origin)
     elif start == "pretrained":
-        network = _resolved(spec, None, seed, None, classes)
+        network = _resolved(spec, None, seed, None, classes, origin)
     else:
-        network = _resolved(spec, old_classes or classes, seed, None)
+        network = _resolved(spec, old_classes or classes, seed, None, None, origin)
     if old_classes is not None and network.classes != old_classes:
         network = _with_head(network, old_classes, seed)
     if weights is not None and kind != "file":
@@ -308,7 +311,12 @@ def make_network(
 
 
 def _resolved(
-    spec: str, classes: int | None, seed: int, weights: Path | None, outputs: int | None = None
+    spec: str,
+    classes: int | None,
+    seed: int,
+    weights: Path | None,
+    outputs: int | None,
+    origin: Origin,
 ) -> Network:
     """The architecture with its weights, or drawn with ``classes`` where that can be asked.
 
@@ -326,7 +334,7 @@ def _resolved(
     if query:
         text = spec + ("&" if given else "?") + "&".join(query)
     with seeded(seed):
-        model = resolve(text, weights=weights)
+        model = resolve(text, weights=weights, origin=origin)
     return _network(model, spec)
 
 

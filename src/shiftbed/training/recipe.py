@@ -62,6 +62,7 @@ from typing import Any
 
 from shiftbed.engine.toml_files import beside, errors_in, known_keys, read_toml
 from shiftbed.errors import InputError, unknown
+from shiftbed.foreign_code import MINE, Named, Origin
 from shiftbed.training.arguments import HOOKS, JOB_KEYS, normalised, one_of, with_patterns
 from shiftbed.training.estimators import is_classical, read_estimator
 from shiftbed.training.sources import Sources, read_sources
@@ -198,6 +199,17 @@ class Recipe:
     sources: Sources
     grids: tuple[Grid, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin = MINE
+    """The file, and whether code that it names is executed."""
+
+    def code(self, jobs: Iterable[Job]) -> list[Named]:
+        """What these jobs would execute by name."""
+        from shiftbed.evaluation.models.registry import code_in
+
+        lines = dict.fromkeys(str(job.arguments["model"]) for job in jobs if not job.classical)
+        found = [one for line in lines for one in code_in(line, self.origin)]
+        acts = [one.perturb for one in self.sources.settings if one.perturb is not None]
+        return found + [one for act in acts for one in act.code]
 
     def jobs(self, grids: Iterable[str] = ()) -> list[Job]:
         """The jobs of some grids (``all``, or by default those that are not extra), each once."""
@@ -217,13 +229,18 @@ class Recipe:
         return list(found.values())
 
 
-def read_recipe(path: str | Path) -> Recipe:
-    """Read a recipe; relative paths are relative to it."""
+def read_recipe(path: str | Path, *, allow_code: bool = False) -> Recipe:
+    """Read a recipe; relative paths are relative to it.
+
+    Nothing is executed here; ``allow_code`` allows training to execute what the file names as
+    ``python:``.
+    """
     path = Path(path)
     table = read_toml(path, (*_TOP, *_OPTIONS))
     base = path.parent
+    origin = Origin(file=str(path), allow_code=allow_code)
     with errors_in(path):
-        sources = read_sources(table, base)
+        sources = read_sources(table, base, origin)
         runs = beside(str(table.get("runs", "runs")), base)
         return Recipe(
             name=str(table.get("name", path.stem)),
@@ -236,6 +253,7 @@ def read_recipe(path: str | Path) -> Recipe:
             sources=sources,
             grids=tuple(_grids(table.get("grid"), sources)),
             options=_options(table),
+            origin=origin,
         )
 
 

@@ -11,10 +11,8 @@
 Files hold tensors, numbers and texts only, and are read with ``weights_only=True``.
 
 ``run:FOLDER[?step=N]`` is a checkpoint of a finished run as a model, the last if none is named.
-FOLDER is RUNS/ID. The model is called RUN@STEP, as in the store: probes and further settings land
-beside what is known of it.
-
-    shiftbed probe run:runs/1a2b3c4d5e6f test/mnist.npz --store store
+FOLDER is RUNS/ID. The model is called RUN@STEP, as in the store. A ``python:`` network in its
+job.json is executed if that is allowed.
 """
 
 import json
@@ -35,7 +33,9 @@ from shiftbed.engine.toml_files import model_beside
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.checkpoints import read_state, refusal
+from shiftbed.evaluation.models.registry import code_in as code_of_line
 from shiftbed.evaluation.models.spec import Request, Spec
+from shiftbed.foreign_code import MINE, Named, Origin
 from shiftbed.places import local, only_here
 from shiftbed.reading.files import read_json
 from shiftbed.reading.shapes import any_text, count, fitting, plain, text
@@ -144,6 +144,8 @@ class TrainTask:
     data: Mapping[str, DataSpec]
     settings: tuple[SettingPlan, ...]
     options: Mapping[str, Any]
+    origin: Origin = MINE
+    """The file that the job was read from, and whether code that it names is executed."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -180,6 +182,7 @@ def start_network(task: TrainTask, classes: int) -> Network:
         old_classes=old_classes,
         head=arguments.get("head"),
         device=str(task.options["device"]),
+        origin=task.origin,
     )
 
 
@@ -271,9 +274,8 @@ def ended(
 ) -> None:
     """Write done.json; the weights after the last of ``stops`` have so many ``outputs``."""
     known = {"steps": stops[-1], "stops": stops, "classes": data.classes, "outputs": outputs}
-    known |= {"kept": "head"} if task.job.keep == "head" else {}
-    seen = {"n": len(data), "counts": data.counts, "begun_at": log["begun_at"]}
-    task.folder.write("done", known | seen | more)
+    more |= {"n": len(data), "counts": data.counts, "begun_at": log["begun_at"]}
+    task.folder.write("done", known | ({"kept": "head"} if task.job.keep == "head" else {}) | more)
 
 
 def is_evaluated(store: PredictionStore, model: str, settings: Sequence[SettingPlan]) -> bool:
@@ -342,10 +344,8 @@ def evaluate_run(
     for note in dict.fromkeys(summary.notes):
         if WARNING in note:
             say(note.removeprefix(f"{model.id} on "))
-    refused = list(summary.failed.values())
-    if refused:
-        more = f" (and {len(refused) - 1} more settings)" if len(refused) > 1 else ""
-        say(refused[0] + more)
+    if refused := list(summary.failed.values()):
+        say(refused[0] + (f" (and {len(refused) - 1} more settings)" if refused[1:] else ""))
     found: dict[str, float | None] = {}
     for _, setting in summary.complete:
         right = read_answers(store, model.id, store.test_set(setting), []).right
@@ -380,6 +380,7 @@ def finished_model(task: TrainTask, step: int, done: dict[str, Any]) -> Model:
             "run:",
             weights=task.folder.weights(step),
             old_classes=int(done["outputs"]),
+            origin=task.origin,
         )
     objective = make_objective(task.job.arguments["objective"])
     module = objective.evaluated(network.module).eval()
@@ -401,10 +402,8 @@ def _read_head(network: Network, path: Path) -> None:
 def load(request: Request) -> Model:
     """The model of a run's folder."""
     if request.precision != "float32" or request.preprocessing:
-        raise InputError(
-            f"{request.spec.text} is run as it was trained: no other precision or size"
-        )
-    task, step, done = _read(request.spec, request.device)
+        raise InputError(f"{request.spec.text} runs as it was trained: no other precision or size")
+    task, step, done = _read(request.spec, request.device, request.origin)
     if not kept_file(task, step).is_file():
         raise InputError(f"{task.folder.path}: the weights after step {step} were not kept")
     return finished_model(task, step, done)
@@ -416,7 +415,15 @@ def name_of(text: str) -> str:
     return model_name(task.job, step)
 
 
-def _read(spec: Spec, device: str = "cpu") -> tuple[TrainTask, int, dict[str, Any]]:
+def code_in(spec: Spec, origin: Origin) -> list[Named]:
+    """What opening the run would execute by name: its network, if that is somebody's own."""
+    task = _read(spec, origin=origin)[0]
+    return [] if task.job.classical else code_of_line(str(task.job.arguments["model"]), task.origin)
+
+
+def _read(
+    spec: Spec, device: str = "cpu", origin: Origin = MINE
+) -> tuple[TrainTask, int, dict[str, Any]]:
     """The run, the step that is wanted, and what done.json says."""
     for key in spec.query:
         if key != "step":
@@ -434,7 +441,7 @@ def _read(spec: Spec, device: str = "cpu") -> tuple[TrainTask, int, dict[str, An
     if base is None:
         raise InputError(f"{path}: its job.json is of an older version; train it again")
     wanted, stops = spec.query.get("step"), [int(one) for one in done["stops"]]
-    if wanted is not None and wanted not in map(str, stops):
+    if wanted not in (None, *map(str, stops)):
         known = ", ".join(map(str, stops))
         raise InputError(f"{path} has no checkpoint after step {wanted}; there are {known}")
     task = TrainTask(
@@ -447,6 +454,7 @@ def _read(spec: Spec, device: str = "cpu") -> tuple[TrainTask, int, dict[str, An
         data={},
         settings=(),
         options={"device": device},
+        origin=origin.inside(path / "job.json"),
     )
     if task.job.id != own or own != path.name:
         raise InputError(f"{path}: its job.json is that of another run ({task.job.id})")

@@ -52,6 +52,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
 from shiftbed.evaluation.data.parts import HELD_OUT as TEST
 from shiftbed.evaluation.data.parts import VALIDATION as CHOOSING
+from shiftbed.foreign_code import Origin
 from shiftbed.records import Shift
 from shiftbed.training.arguments import one_of, share
 
@@ -100,18 +101,18 @@ class Sources:
     """Data set of a task → ids of the settings of networks trained on it; "" for any other."""
 
 
-def read_sources(table: Mapping[str, Any], base: Path) -> Sources:
+def read_sources(table: Mapping[str, Any], base: Path, origin: Origin) -> Sources:
     """Read ``data``, ``tasks``, ``test_sets``, ``settings`` and ``shifts``; paths near ``base``."""
     data = {name: _data(name, one, base) for name, one in named_tables(table, "data").items()}
     test_sets: dict[str, TestSetSpec] = {}
     for one in tables(table, "test_sets"):
         add_test_sets(test_sets, _test_sets(one, data, base, test_sets))
-    own, shifts = read_settings(table, base, test_sets)
+    own, shifts = read_settings(table, base, test_sets, origin)
     settings, of_data = list(own), {"": tuple(one.id for one in own)}
     found = list(shifts)
     for name, one in named_tables(table, "tasks").items():
         task = find_task(name)
-        more, cells, between = _task(task, one, base)
+        more, cells, between = _task(task, one, base, origin)
         data |= more
         found += between
         for of, some in cells.items():
@@ -161,7 +162,7 @@ Cells = dict[str, list[SettingPlan]]
 
 
 def _task(
-    task: DomainTask, table: dict[str, Any], base: Path
+    task: DomainTask, table: dict[str, Any], base: Path, origin: Origin
 ) -> tuple[dict[str, DataSpec], Cells, list[Shift]]:
     """A task's domains as data sets, their parts as settings, all pairs as shifts.
 
@@ -201,7 +202,7 @@ def _task(
         pairs = {f"{a}-to-{b}": (place[a], place[b]) for a, b in task.pairs}
     clean = [plan_setting(one, {}) for one in test_sets]
     choosing = [plan_setting(_part(one, CHOOSING), {}) for one in data if one.validation]
-    attacked, corrupted = _perturbed(table, test_sets, base, where)
+    attacked, corrupted = _perturbed(table, test_sets, base, where, origin)
     cells = {
         one.name: [*clean, *choosing[at : at + 1], *corrupted.get(at, []), *attacked]
         for at, one in enumerate(data)
@@ -222,7 +223,7 @@ def _task(
 
 
 def _perturbed(
-    table: Mapping[str, Any], test_sets: list[TestSetSpec], base: Path, where: str
+    table: Mapping[str, Any], test_sets: list[TestSetSpec], base: Path, where: str, origin: Origin
 ) -> tuple[list[SettingPlan], dict[int, list[SettingPlan]]]:
     """Test parts under attack, of all domains; and corrupted, by the number of the ID domain."""
     given = {key: table[key] for key in _PERTURBING if key in table}
@@ -235,9 +236,9 @@ def _perturbed(
     attacked, corrupted = [], {}
     for at, one in enumerate(test_sets):
         if attacking:
-            attacked += expand(plan_setting(one, some), attacking)[1:]
+            attacked += expand(plan_setting(one, some), attacking, (), origin)[1:]
         if corrupting:
-            corrupted[at] = expand(plan_setting(one, {}), corrupting)[1:]
+            corrupted[at] = expand(plan_setting(one, {}), corrupting, (), origin)[1:]
     return attacked, corrupted
 
 

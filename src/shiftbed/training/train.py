@@ -14,6 +14,7 @@ from shiftbed.engine.plan import Done
 from shiftbed.engine.run import RUNNERS
 from shiftbed.engine.runners import Work, in_process, in_processes
 from shiftbed.errors import InputError
+from shiftbed.foreign_code import check_code
 from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import one_of
 from shiftbed.training.recipe import Job, Recipe, canonical, read_recipe
@@ -132,22 +133,27 @@ def train(
     workers: int = 2,
     address: str | None = None,
     store: str | Path | None = None,
+    allow_code: bool = False,
     report: Callable[[Done], None] = lambda done: None,
     announce: Callable[[list[Any]], None] = lambda tasks: None,
 ) -> Trained:
     """Train what a recipe describes; the same call again goes on where this one stopped.
 
     ``recipe`` is a recipe.toml or one that was read; ``grids`` are names of its grids (default: all
-    that are not extra); ``store`` replaces the recipe's. Stages run one after the other. A job that
+    that are not extra); ``store`` replaces the recipe's; ``allow_code`` executes what the recipe
+    names as ``python:``, which is refused otherwise. Stages run one after the other. A job that
     fails is recorded, and the rest goes on; a table that cannot be used is refused before any job
     starts. ``report`` hears of every checkpoint, ``announce`` of what there is to do.
     """
     from shiftbed.training.training import is_finished
 
-    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe)
+    read = recipe if isinstance(recipe, Recipe) else read_recipe(recipe, allow_code=allow_code)
+    if isinstance(recipe, Recipe) and allow_code and not recipe.origin.allow_code:
+        raise InputError("allow_code goes with a recipe.toml: read_recipe(FILE, allow_code=True)")
     one_of(runner, "runner", RUNNERS)
     read = read if store is None else replace(read, store=str(store))
     jobs = read.jobs(grids)
+    check_code(read.code(jobs))
     _check(jobs)
     opened = PredictionStore(read.store)
     opened.write_about(_about(read, opened.about()))
@@ -211,6 +217,7 @@ def _tasks(recipe: Recipe, jobs: Iterable[Job]) -> list[Any]:
             data=recipe.sources.data,
             settings=tuple(by_id[name] for name in job.evaluate),
             options=recipe.options,
+            origin=recipe.origin,
         )
         for job in jobs
     ]

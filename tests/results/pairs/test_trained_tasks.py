@@ -78,7 +78,7 @@ def store(tmp_path_factory):
                 Image.fromarray(image.clip(0, 255).astype(np.uint8)).save(path)
     (root / "net.py").write_text(NET)
     (root / "recipe.toml").write_text(RECIPE)
-    done = train(read_recipe(root / "recipe.toml"))
+    done = train(read_recipe(root / "recipe.toml", allow_code=True))
     assert not done.failed
     return PredictionStore.existing(root / "store")
 

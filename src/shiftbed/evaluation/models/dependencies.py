@@ -13,8 +13,11 @@ Installed packages are not followed: their versions are in the cell's record.
 """
 
 import ast
+import os
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -77,6 +80,26 @@ def code_files(name: str) -> list[Path]:
                     seen[file.resolve()] = None
                     todo.append(file.resolve())
     return sorted(seen)
+
+
+def source_of(module: str) -> Path | None:
+    """The source file of a module, or of a path that ends in ``.py``; nothing is imported for it.
+
+    None where there is none that could be read: a module that is built in, or not there.
+    """
+    if module.endswith(".py"):
+        found = module
+    elif module in sys.modules:
+        found = getattr(sys.modules[module], "__file__", None) or ""
+    else:
+        where, found = [os.getcwd(), *sys.path], ""
+        for part in module.split("."):
+            spec = PathFinder.find_spec(part, where)
+            if spec is None:
+                return None
+            where, found = list(spec.submodule_search_locations or ()), spec.origin or ""
+    path = Path(found)
+    return path if path.suffix == ".py" and path.is_file() else None
 
 
 def _beside(root: Path, module: str) -> Iterator[Path]:

@@ -5,6 +5,8 @@ from ``NAME.preprocessing.json`` beside it or from keys. A graph that takes uint
 """
 
 import sys
+from ast import literal_eval
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,8 @@ class Graph:
     """The only batch size it takes, or None for any."""
     size: tuple[int, int] | None
     channels: int | None
+    named: tuple[str, ...] = ()
+    """Names of classes that its metadata has."""
 
     def __call__(self, x: Floats) -> Floats:
         if self.batch is None:
@@ -68,13 +72,15 @@ def load(request: Request) -> Model:
         needed=() if graph.dtype is np.uint8 else ("mean", "std"),
     )
     used = request.preprocess(native)
+    classes = _classes(graph, used, file)
     return FunctionModel(
         id=request.identity(stamp(file), native, used),
-        classes=_classes(graph, used, file),
+        classes=classes,
         preprocessing=used,
         facts=request.facts("onnx", file, "onnxruntime"),
         device=request.device,
         content=digest(file),
+        class_names=request.class_names or (graph.named if len(graph.named) == classes else ()),
         function=graph,
         engine="onnxruntime",
     )
@@ -136,4 +142,20 @@ def _graph(session: Any, file: Path) -> Graph:
         batch=batch,
         size=(height, width) if height and width else None,
         channels=shape[3] if last else shape[1],
+        named=_named(session.get_modelmeta().custom_metadata_map),
     )
+
+
+def _named(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of classes in a graph's metadata: a list, or a mapping from their numbers."""
+    for key in ("class_names", "classes", "labels", "names"):
+        try:
+            found = literal_eval(metadata.get(key, ""))  # JSON lists and Python's alike
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            numbered = {str(at): name for at, name in found.items()}
+            found = [numbered.get(str(at)) for at in range(len(found))]
+        if isinstance(found, list) and all(isinstance(one, str) for one in found):
+            return tuple(found)
+    return ()

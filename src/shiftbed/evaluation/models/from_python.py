@@ -28,6 +28,7 @@ from shiftbed.evaluation.models.from_objects import from_object, is_module, stat
 from shiftbed.evaluation.models.spec import Request, stamp
 from shiftbed.evaluation.models.torch_model import network_digest, seeded
 from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.foreign_code import Origin
 
 
 def load(request: Request) -> Model:
@@ -64,7 +65,7 @@ def build(name: str, request: Request) -> Built:
 
     A class of modules is called like a factory, and so is a function that weights are given for.
     """
-    made, facts = find(name.removesuffix("()"), request.seed)
+    made, facts = find(name.removesuffix("()"), request.origin, request.seed)
     torch = sys.modules.get("torch")
     called = name.endswith("()") or (request.weights is not None and inspect.isroutine(made))
     if torch is not None and isinstance(made, type):
@@ -94,11 +95,13 @@ def _called(factory: Any, name: str, seed: int) -> Any:
         return factory()
 
 
-def find(name: str, seed: int = 0) -> tuple[Any, dict[str, Any]]:
+def find(name: str, origin: Origin, seed: int = 0) -> tuple[Any, dict[str, Any]]:
     """The object that ``MODULE:ATTRIBUTE`` names, and what is known of where it lies.
 
-    With ``()`` behind it, it is called. What a module draws while it is imported has the seed.
+    With ``()`` behind it, it is called. What a module draws while it is imported has the seed. The
+    one place that executes code by name: only if its ``origin`` may.
     """
+    origin.check(f"python:{name}")
     module_name, colon, attribute = name.rpartition(":")
     called = attribute.endswith("()")
     attribute = attribute.removesuffix("()")
@@ -114,8 +117,13 @@ def find(name: str, seed: int = 0) -> tuple[Any, dict[str, Any]]:
     facts: dict[str, Any] = {"architecture": f"{module_name}:{attribute}"}
     source = Path(getattr(module, "__file__", None) or "")
     if source.suffix == ".py":
-        facts["code"] = {"file": source.name, "sha256": digest(source)}
+        facts["code"] = code_of(source)
     return _called(found, name, seed) if called else found, facts
+
+
+def code_of(source: Path) -> dict[str, str]:
+    """What a record says of a source file."""
+    return {"file": source.name, "sha256": digest(source)}
 
 
 def _module(name: str) -> ModuleType:

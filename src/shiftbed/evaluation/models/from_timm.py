@@ -56,6 +56,8 @@ def load(request: Request) -> Model:
                 f"not {options['num_classes']}"
             )
         foreign = file.suffix == ".npz"  # original JAX weights, which the model itself can read
+        if file.suffix not in (".npz", ".safetensors"):
+            read_state(file)  # refused if it is more than tensors, whatever timm would do
         overlay = {"file": str(file), "custom_load": foreign}
         more = {"pretrained": True, "pretrained_cfg_overlay": overlay}
         network = _create(request.spec.name, options, **more)

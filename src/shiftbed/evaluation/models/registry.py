@@ -15,6 +15,7 @@ from shiftbed.evaluation.models.checkpoints import existing
 from shiftbed.evaluation.models.from_objects import from_object, kind_of
 from shiftbed.evaluation.models.spec import PREPROCESSING, Request, Spec, stamp
 from shiftbed.evaluation.models.torch_model import PRECISIONS
+from shiftbed.foreign_code import MINE, Named, Origin, check_code
 from shiftbed.reading.files import parse_json, read_text
 
 PREFIXES: dict[str, str] = {
@@ -42,13 +43,18 @@ def resolve(
     classes: Names = None,
     templates: Texts | None = None,
     trusted: Sequence[str] = (),
+    allow_code: bool = False,
+    origin: Origin = MINE,
 ) -> Model:
     """The model that a line of text names, ready to run.
 
     ``preprocessing`` changes fields of the model's own; ``weights`` is a local file instead of the
     hub's; ``classes`` is their number, or their names (a list, or a file with one per line or a
     JSON list), which zero-shot models need; ``templates`` are their prompts, given likewise;
-    ``trusted`` are types that an sklearn file may hold beyond scikit-learn's own.
+    ``trusted`` are types that an sklearn file may hold beyond scikit-learn's own. A line that says
+    ``python:`` executes what it names; code that a file behind the line names (that of a run's
+    folder) is executed only with ``allow_code``. ``origin`` is where a line was read that the
+    caller did not write.
 
     >>> resolve("tim:resnet18")
     Traceback (most recent call last):
@@ -56,6 +62,8 @@ def resolve(
     shiftbed.errors.InputError: unknown kind of model 'tim'; did you mean 'timm'?
     """
     parsed = Spec.parse(spec)
+    origin = replace(origin, allow_code=origin.allow_code or allow_code)
+    check_code(code_in(spec, origin, trusted))
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     file = weights if weights is not None else parsed.query.get("weights")
@@ -74,6 +82,7 @@ def resolve(
         classes=classes if classes is not None else parsed.query.get("classes"),
         templates=templates if templates is not None else parsed.query.get("templates"),
         trusted=tuple(trusted),
+        origin=origin,
     )
     try:
         found: Model = _module(parsed.prefix).load(request)
@@ -129,7 +138,8 @@ def model(
     many channels there are (one number serves all three). Other fields of ``Preprocessing`` are
     given by name or in ``preprocessing``. ``weights`` is a file of tensors for a module or an
     architecture, all of which must fit. ``classes`` is how many classes there must be, or their
-    names. ``name`` is what results call the model.
+    names. ``name`` is what results call the model. ``allow_code`` executes code that files name: of
+    ``run:FOLDER`` the ``python:`` network it was trained with.
 
     >>> import numpy as np
     >>> bright = model(lambda x: x.mean(axis=(2, 3)), name="bright", size=4)
@@ -151,7 +161,8 @@ def model(
         if other:
             raise InputError(f"{source.id} is a model already: {', '.join(other)} cannot change")
         return source if name is None else replace(source, id=name)
-    known = ("templates", "trusted") if isinstance(source, str) else ("layout",)
+    text = ("templates", "trusted", "allow_code", "origin")
+    known = text if isinstance(source, str) else ("layout",)
     for key in options:
         if key not in known:
             raise unknown("option of a model", key, (*known, *PREPROCESSING))
@@ -174,6 +185,20 @@ def model(
     )
     found = from_object(source, request, lambda *_: own, facts={"architecture": kind_of(source)})
     request.expect(found.classes)
+    return found
+
+
+def code_in(spec: str, origin: Origin, trusted: Sequence[str] = ()) -> list[Named]:
+    """What opening a line would execute by name, found without executing or opening anything.
+
+    Of an entry point's prefix (``run:``) what its ``code_in`` says, if it has one.
+    """
+    parsed = Spec.parse(spec)
+    lines = [f"{parsed.prefix}:{parsed.name}", parsed.query.get("arch", "")]
+    found = [(origin, line) for line in lines if line.startswith("python:")]
+    found += [(origin, f"{name} in {parsed.name}") for name in trusted]
+    if parsed.prefix not in PREFIXES:
+        found += vars(_module(parsed.prefix)).get("code_in", lambda *_: [])(parsed, origin)
     return found
 
 

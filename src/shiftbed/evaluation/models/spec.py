@@ -15,6 +15,7 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.models.base import versions
 from shiftbed.evaluation.models.checkpoints import digest
 from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.foreign_code import MINE, Origin
 from shiftbed.reading.files import read_json
 from shiftbed.reading.shapes import plain
 
@@ -63,6 +64,8 @@ class Request:
     templates: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
     """Types that an sklearn file may hold beyond the usual ones."""
+    origin: Origin = MINE
+    """Who wrote the specification, and whether code that files name is executed."""
 
     def check_keys(self, *known: str) -> None:
         """Refuse keys that neither this prefix nor preprocessing knows."""

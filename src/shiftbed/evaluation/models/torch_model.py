@@ -144,7 +144,7 @@ def wrap_for(
         facts=facts,
         device=request.device,
         precision=request.precision,
-        class_names=class_names,
+        class_names=request.class_names or class_names,
     )
 
 

@@ -1,0 +1,42 @@
+"""Accuracies no better than guessing, of models that should know: flagged, with a question.
+
+Pre-trained weights on clean images answer better than chance; where they do not, labels and classes
+are numbered differently, or images are not seen as the weights expect. Random weights, checkpoints
+of a training run and perturbed settings may well be at chance, and nothing is said of them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from shiftbed.store import PredictionStore, StoredTestSet
+
+
+def flagged(
+    store: PredictionStore, rows: Iterable[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    """Rows of scores; the note of a top-1 accuracy not above chance says so."""
+    for row in rows:
+        low = row.get("low")
+        if row["metric"] != "top1" or low is None or low > 0.5:
+            yield row
+            continue
+        test_set = store.test_set(row["setting"])
+        classes = _classes(test_set, store.cell(row["model"], row["setting"]) or {})
+        if classes is None or low > 1 / classes:
+            yield row
+        else:
+            said = f"no better than guessing among {classes:,} classes: are they the model's?"
+            yield {**row, "note": "; ".join(one for one in (row["note"], said) if one)}
+
+
+def _classes(test_set: StoredTestSet, record: Mapping[str, Any]) -> int | None:
+    """Classes that a guess is among; None where chance is nothing to wonder at, or not known."""
+    setting = test_set.record
+    details = record.get("model_details") or {}
+    weights = details.get("weights")
+    trained = isinstance(weights, Mapping) and not weights.get("random")
+    if not trained or "arguments" in record or setting is None or setting.perturbation:
+        return None
+    width = None if setting.policy is None else setting.policy.width
+    found = width or test_set.classes or details.get("classes")
+    return int(found) if isinstance(found, int) and found > 1 else None

@@ -1,0 +1,112 @@
+"""Ctrl-C and a request to end: one line, exit 130 or 143, no traceback, nothing half-written."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+SLOW = """
+import pathlib
+import time
+
+def wait():
+    pathlib.Path(__file__).with_name("begun").touch()
+    time.sleep(60)
+
+def answer(pixels):
+    if pixels.any():  # not the empty image that asks for the number of classes
+        wait()
+    return pixels.reshape(len(pixels), -1)[:, :2]
+
+answer.preprocessing = {"size": (8, 8), "mode": "L", "crop": "none"}
+
+def stripes(x, ids, severity, seed):
+    wait()
+    return x
+
+def net():
+    from torch import nn
+
+    class Slow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(64, 2)
+
+        def forward(self, x):
+            if x.any():
+                wait()
+            return self.last(x.flatten(1))
+
+    made = Slow()
+    made.preprocessing = {"size": (8, 8), "mode": "L", "crop": "none"}
+    return made
+"""
+TESTBED = """
+[[models]]
+id = "python:slow.py:answer"
+[[test_sets]]
+name = "val"
+path = "val.npz"
+"""
+RECIPE = """
+[data.val]
+path = "val.npz"
+[[test_sets]]
+name = "val"
+path = "val.npz"
+[[grid]]
+model = "python:slow.py:net()"
+data = "val"
+optimiser = {name = "SGD", lr = 0.1}
+steps = 2
+batch_size = 8
+"""
+CASES = {
+    "eval": (["eval", "python:slow.py:answer", "val.npz"], signal.SIGINT),
+    "run": (["run", "testbed.toml", "--allow-code"], signal.SIGTERM),
+    "processes": (["run", "testbed.toml", "--allow-code", "--runner", "processes"], signal.SIGINT),
+    "train": (["train", "recipe.toml", "--allow-code"], signal.SIGTERM),
+    "probe": (["probe", "python:slow.py:answer", "val.npz", "--pairs", "2"], signal.SIGINT),
+    "corrupt": (
+        ["corrupt", "val.npz", "out", "--corruption", "python:slow.py:stripes:1"],
+        signal.SIGTERM,
+    ),
+}
+
+
+@pytest.mark.parametrize("which", CASES)
+def test_every_command_stops_in_one_line(tmp_path, which):
+    command, number = CASES[which]
+    pixels = np.random.default_rng(0).integers(1, 256, (8, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "val.npz", images=pixels, labels=np.arange(8) % 2)
+    for name, text in (("slow.py", SLOW), ("testbed.toml", TESTBED), ("recipe.toml", RECIPE)):
+        (tmp_path / name).write_text(text)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "from shiftbed.cli import main; main()", *command],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        for _ in range(2400):
+            if (tmp_path / "begun").exists() or child.poll() is not None:
+                break
+            time.sleep(0.05)
+        if number == signal.SIGINT:  # as a terminal does: to all of its processes
+            os.killpg(child.pid, number)
+        else:
+            child.send_signal(number)
+        _, errors = child.communicate(timeout=60)
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+    assert child.returncode == 128 + number, errors
+    assert errors.splitlines() == ["shiftbed: stopped; what is written is whole"]
+    assert not [path for path in tmp_path.rglob("*") if ".part" in path.name]
