@@ -50,6 +50,17 @@ def test_a_failing_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     assert names(tmp_path) == ["a"]
 
 
+def test_a_temporary_file_that_cannot_be_removed_hides_nothing(tmp_path, monkeypatch):
+    def fail(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "unlink", fail)
+    write(tmp_path / "a")
+    assert (tmp_path / "a").read_bytes() == b"new"
+    with pytest.raises(ZeroDivisionError):
+        half(tmp_path / "b", ZeroDivisionError())
+
+
 def test_a_full_disk_while_writing(tmp_path):
     with pytest.raises(WriteError, match="No space left"):
         half(tmp_path / "a", OSError(errno.ENOSPC, "No space left on device"))

@@ -84,7 +84,7 @@ class write_atomically:
             raise _failed(self.path, error) from None
         finally:
             _close(self.file)
-            self.temporary.unlink(missing_ok=True)
+            _remove(self.temporary)
         if isinstance(problem, OSError) and problem.errno in _DISK:
             raise _failed(self.path, problem) from None
 
@@ -149,7 +149,7 @@ def _sweep(folder: Path) -> None:
         return
     _swept.add(folder)
     for path in abandoned(folder):
-        path.unlink(missing_ok=True)
+        _remove(path)
 
 
 def _failed(path: Path, error: Exception) -> InputError | WriteError:
@@ -181,6 +181,14 @@ def _sync_folder(folder: Path) -> None:
         return
     finally:
         os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    """Mostly it is gone already; one that cannot be removed goes when its writer is dead."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return
 
 
 def _close(file: BinaryIO) -> None:
