@@ -6,10 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+import shiftbed as sb
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Shift
 from shiftbed.testbed import Testbed, published
 from shiftbed.testbed.combine import combine
+from shiftbed.testbed.naming import joins
 
 V2 = "imagenetv2-matched-frequency-format-val"
 
@@ -192,3 +194,36 @@ def test_results_per_image_stay_and_pair_models_on_the_same_images():
     other = combine([first, bed("other", slice(20, 30), " of others")])
     assert other.results["id"].known.tolist() == [True] * 20 + [False] * 10
     assert "paired" not in other.effective_robustness("s")["interval"][20:].to_list()
+
+
+@pytest.mark.parametrize(
+    ("settings", "sizes", "is_imagenet"),
+    [
+        (("val", "imagenet-r"), (0, 0), True),  # another known test set beside it
+        (("val", "greyscale"), (50_000, 0), True),  # the size of ImageNet
+        (("val", "greyscale"), (0, 0), False),  # a common word, and nothing else
+        (("val", "imagenet-r"), (5_000, 0), False),  # another size
+        (("ImageNet", "greyscale"), (0, 0), True),  # no common word
+    ],
+)
+def test_one_rule_for_common_words_wherever_a_file_meets_a_testbed(
+    imagenet, settings, sizes, is_imagenet
+):
+    own = Testbed(
+        name="own",
+        models=imagenet.models.filter(model="vgg16").with_columns(model=pl.lit("mine")),
+        settings=settings,
+        value=np.array([[0.7, 0.3]]),
+        n=np.array([sizes]),
+    )
+    met = joins(imagenet, own)
+    assert met.get(settings[0]) == ("val" if is_imagenet else None)
+    assert met[settings[1]] in imagenet.settings
+    both = combine([imagenet, own])
+    assert np.isfinite(both.accuracy("val")[-1]) == is_imagenet
+    if is_imagenet:
+        assert sb.place_all(imagenet, own).frame["effective"].is_not_null().all()
+    else:
+        assert any("'val' is a common word" in note for note in both.notes)
+        with pytest.raises(InputError, match="'val' is a common word and not taken for ImageNet"):
+            sb.place_all(imagenet, own)

@@ -25,7 +25,7 @@ from shiftbed.reading.tables import TextTable, is_archive, read_bytes, read_tabl
 from shiftbed.records import Shift
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import Testbed, open_testbed, write_testbed
-from shiftbed.testbed.naming import find_setting
+from shiftbed.testbed.naming import meeting_points, recognised
 from shiftbed.testbed.select import Choice
 
 LAYOUTS = ("wide", "long", "timm", "open_clip", "predictions")
@@ -132,11 +132,14 @@ def import_results(
 
 def _called_as_in(like: Testbed, part: FileResults) -> FileResults:
     """The file's settings under the names that another testbed has for the same test sets."""
-    names = dict(part.names)
-    for setting in part.cells["setting"].unique(maintain_order=True):
-        there = find_setting(like.settings, setting)
-        if setting not in names and there is not None and there not in names.values():
-            names[setting] = there
+    names, there = dict(part.names), meeting_points(like)
+    sizes = part.cells.group_by("setting", maintain_order=True).agg(pl.col("n").mode().max())
+    known = recognised({setting: int(n or 0) for setting, n in sizes.iter_rows()})
+    for setting in sizes["setting"]:
+        meant = known[setting].name if setting in known else setting
+        found = there.get((meant, part.metrics.get(setting, "accuracy")))
+        if setting not in names and found is not None and found not in names.values():
+            names[setting] = found
     return replace(part, names=names)
 
 

@@ -28,7 +28,7 @@ from shiftbed.results.lines import Drawn, fitting, interval_notes
 from shiftbed.results.sources import Results, open_results
 from shiftbed.scales import Scale
 from shiftbed.testbed import Source, Testbed, open_testbed
-from shiftbed.testbed.naming import find_setting
+from shiftbed.testbed.naming import joins, not_recognised
 from shiftbed.testbed.select import Choice
 
 _SHOWN = 40
@@ -153,13 +153,14 @@ def place_all(
     check_level(fdr, "fdr")
     reading = {"columns": columns, "unit": unit, "models": list(models)}
     bed, given = open_testbed(testbed), open_results(results, **reading)
-    matched = _matched(bed, given)
+    matched = joins(bed, given)
+    doubts = not_recognised({s: given.usual_size(s) for s in given.settings if s not in matched})
     whole, names = _with_models(bed, given, matched)
     wanted = _shifts(bed, whole.value[len(bed.models) :], list(names))
     if not wanted:
         raise InputError(
             f"no model of {given.name} has both accuracies of a shift of {bed.name}; it has "
-            f"{', '.join(given.settings[:8])}"
+            f"{', '.join(given.settings[:8])}" + "".join(f"; {why}" for why in doubts[:2])
         )
     fit_set = {shift: bed.fit_set(shift, fit_on) for shift in wanted}
     found, failed = [], []
@@ -183,7 +184,10 @@ def place_all(
     unmatched = tuple(s for s in given.settings if s not in matched)
     return PlacedAll(
         frame=frame,
-        notes=tuple(_notes(frame, fdr, unmatched, not_placed, failed)),
+        notes=(
+            *_notes(frame, fdr, unmatched, not_placed, failed),
+            *(f"{why[:1].upper()}{why[1:]}." for why in doubts),
+        ),
         citation=bed.citation,
         called=whole.called,
         testbed=whole,
@@ -201,18 +205,6 @@ def place_all(
         not_placed=tuple(not_placed),
         not_computed=tuple(failed),
     )
-
-
-def _matched(bed: Testbed, given: Testbed) -> dict[str, str]:
-    """Settings of the testbed by settings of the file: the same name, a shift's, or an alias."""
-    targets = {shift.name: shift.target for shift in bed.shifts}
-    found: dict[str, str] = {}
-    for setting in given.settings:
-        meant = setting if setting in bed.settings else targets.get(setting)
-        meant = meant or find_setting(bed.settings, setting)
-        if meant is not None and bed.metrics.get(meant) == given.metrics.get(setting):
-            found[setting] = meant
-    return found
 
 
 def _with_models(

@@ -12,7 +12,13 @@ from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Shift
 from shiftbed.testbed import PUBLISHED
 from shiftbed.testbed.families import families
-from shiftbed.testbed.naming import identity_of, sizes_by_name, title_of
+from shiftbed.testbed.naming import (
+    identity_of,
+    meeting_points,
+    not_recognised,
+    sizes_by_name,
+    title_of,
+)
 from shiftbed.testbed.record import Testbed
 
 Floats = NDArray[np.float64]
@@ -85,6 +91,9 @@ def combine(testbeds: Sequence[Testbed]) -> Testbed:
     shifts, left_out = _shifts(renamed, whole)
     notes = [note for bed in testbeds for note in bed.notes]
     notes += [*_matched(renamed), *_size_notes(renamed, settings, whole)]
+    for bed in testbeds[1:]:
+        own = {setting: bed.usual_size(setting) for setting in bed.settings}
+        notes += [f"{bed.name}: {why}" for why in not_recognised(own)]
     notes += _left_out(left_out, first)
     return replace(whole, shifts=shifts, notes=tuple(notes))
 
@@ -94,7 +103,7 @@ def _joined(
 ) -> list[dict[str, str]]:
     """For each testbed, what its settings are called in the whole."""
     names: dict[tuple[str, str], str] = {}
-    result = []
+    result: list[dict[str, str]] = []
     for bed, test_sets in zip(testbeds, known, strict=True):
         own: dict[str, str] = {}
         for setting in bed.settings:
@@ -105,6 +114,8 @@ def _joined(
                 name = setting if free else f"{setting} ({bed.name})"
             names.setdefault(key, name)
             own[setting] = name
+        if not result:
+            names = {key: own[setting] for key, setting in meeting_points(bed).items()} | names
         result.append(own)
     return result
 

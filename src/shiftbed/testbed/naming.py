@@ -23,21 +23,43 @@ def find_setting(settings: Iterable[str], name: str) -> str | None:
     return found[0] if len(found) == 1 else name if name in found else None
 
 
-def known_test_sets(bed: "Testbed") -> dict[str, Identity]:
-    """Which settings are test sets that the catalogue knows, by setting.
+def recognised(sizes: Mapping[str, int]) -> dict[str, Identity]:
+    """Which of the settings of one source, given with their sizes, the catalogue knows.
 
-    A name that is a common word (``val``) counts where the number of images is right, or where
-    another setting has a name of the catalogue's that is not.
+    A name that is a common word (``val``) counts where the number of images is right, or, if that
+    is unknown (0), where another setting has a name of the catalogue's that is not.
+
+    >>> list(recognised({"val": 50_000})), list(recognised({"val": 0, "imagenet-r": 0}))
+    (['val'], ['val', 'imagenet-r'])
+    >>> recognised({"val": 0, "mine": 0}), recognised({"val": 5_000})
+    ({}, {})
     """
-    found = {s: one for s in bed.settings if (one := identity(s)) is not None}
+    found = {s: one for s in sizes if (one := identity(s)) is not None}
     named = any(not is_weak(setting) for setting in found)
     return {
         setting: one
         for setting, one in found.items()
         if not is_weak(setting)
-        or bed.usual_size(setting) in (one.size, *one.also)
-        or (named and not bed.usual_size(setting))
+        or sizes[setting] in (one.size, *one.also)
+        or (named and not sizes[setting])
     }
+
+
+def known_test_sets(bed: "Testbed") -> dict[str, Identity]:
+    """Which settings are test sets that the catalogue knows, by setting (``recognised``)."""
+    return recognised({setting: bed.usual_size(setting) for setting in bed.settings})
+
+
+def not_recognised(sizes: Mapping[str, int]) -> list[str]:
+    """What to do about common words that may mean a test set, a sentence each."""
+    known = recognised(sizes)
+    return [
+        f"{setting!r} is a common word and not taken for {one.title}: call it {one.name!r}, or "
+        "give its number of images"
+        + (f" ({sizes[setting]:,} are not {one.size:,})" if sizes[setting] and one.size else "")
+        for setting in sizes
+        if setting not in known and (one := identity(setting)) is not None
+    ]
 
 
 def title_of(bed: "Testbed", setting: str) -> str:
@@ -93,6 +115,33 @@ def identity_of(bed: "Testbed", setting: str, known: Mapping[str, Identity]) -> 
         clean = record.clean.test_set if record.clean is not None else record.test_set
         return f"{canonical(clean) or clean}+{record.perturbation.label}", metric
     return setting, metric
+
+
+def meeting_points(bed: "Testbed") -> dict[tuple[str, str], str]:
+    """The settings of a testbed by ``identity_of``, by name, and by the shifts towards them.
+
+    A setting that is a known test set is met by that alone: ``val`` may be another's.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for setting in bed.settings:
+        found.setdefault(identity_of(bed, setting, bed.test_sets), setting)
+    for setting in bed.settings:
+        if setting not in bed.test_sets:
+            found.setdefault((setting, bed.metrics.get(setting, "accuracy")), setting)
+    for shift in bed.shifts:
+        found.setdefault((shift.name, bed.metrics.get(shift.target, "accuracy")), shift.target)
+    return found
+
+
+def joins(bed: "Testbed", given: "Testbed") -> dict[str, str]:
+    """Settings of ``given`` with those of ``bed`` that they are.
+
+    This is the one rule by which accuracies of a file, store or testbed meet another testbed
+    (``identity_of``): the same test set, whatever it is called, measured in the same way.
+    """
+    there = meeting_points(bed)
+    keys = {setting: identity_of(given, setting, given.test_sets) for setting in given.settings}
+    return {setting: there[key] for setting, key in keys.items() if key in there}
 
 
 def sizes_by_name(bed: "Testbed", known: Mapping[str, Identity]) -> NDArray[np.int64]:
