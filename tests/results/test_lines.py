@@ -3,7 +3,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.special import expit
@@ -68,10 +68,12 @@ def test_place_rank_and_compare_agree(seed, models, per_image, shift, data):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6))
+@example(10486)  # two models left: their line has no noise but rounding, below zero
 def test_an_interval_contains_its_estimate_with_few_models(seed):
-    found = rank(random_bed(seed, 5, True), "a").frame
-    assert (found["low"] <= found["effective"]).all()
-    assert (found["effective"] <= found["high"]).all()
+    for shift in "ab":
+        found = rank(random_bed(seed, 5, True), shift).frame
+        assert (found["low"] <= found["effective"]).all()
+        assert (found["effective"] <= found["high"]).all()
 
 
 def test_a_fit_has_its_coefficients_with_intervals(imagenet):

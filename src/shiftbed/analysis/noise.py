@@ -293,8 +293,9 @@ def joint_noise(
             kept = raw - (inverse * transposed(inner[..., :p, :p])).sum(axis=(-2, -1))
             image_part += of_residual[..., s] * of_residual[..., t] * kept / line.dof
             added[..., s, t] = raw - inner[..., 0, 0] / total_weight
-    var_id = variance[..., :k, :k, :].sum(axis=(-3, -2))
-    var_ood, cross = variance[..., k, k, :], variance[..., :k, k, :].sum(axis=-2)
+    var_id = np.maximum(variance[..., :k, :k, :].sum(axis=(-3, -2)), 0.0)  # not by rounding
+    var_ood = np.maximum(variance[..., k, k, :], 0.0)
+    cross = variance[..., :k, k, :].sum(axis=-2)
     # Where both sides have the same images, what they cancel or add is split in proportion.
     split = np.maximum(1.0 + 2.0 * cross / np.maximum(var_id + var_ood, 1e-300), 0.0)
 

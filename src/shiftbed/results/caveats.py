@@ -23,7 +23,6 @@ from shiftbed.errors import InputError
 from shiftbed.records import Shift
 from shiftbed.testbed.record import Testbed
 
-_TEXTS = pl.List(pl.String)
 _MOST = 8
 """Caveats that are printed below a table; JSON has all."""
 

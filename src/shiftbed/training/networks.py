@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from shiftbed.evaluation.models.spec import Request
 
 
-CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
-CIFAR_STD = (0.2023, 0.1994, 0.2010)
-"""As andreassen2021 (Appendix B.3) normalises CIFAR-10."""
 PIXEL_MEAN, PIXEL_STD = NORMALISATIONS["cifar-10"]
 """Of CIFAR-10's training pixels, as the code released with fridovich2022 has them: of ``nets:``."""
 
