@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from examples.imagenet_cifar10.alike import similar
@@ -72,13 +73,17 @@ def _shift(folder: Path, bed: Testbed, shift: str, known: Published | None) -> d
 def judged(bed: Testbed, shift: str) -> Trajectories:
     """Runs along training, without checkpoints below the least accurate network of the line.
 
-    Near chance ρ is a matter of extrapolation, and a peak there would mean nothing.
+    Near chance ρ is a matter of extrapolation, and a peak there would mean nothing. Runs that have
+    not reached the last step of their kind are left out.
     """
     line = bed.fit(shift, bootstrap=0, on_boundary="clip")
     value = bed.accuracy(ID)
     lowest = min(float(value[bed.model_index(name)]) for name in line.models)
     with np.errstate(invalid="ignore"):
         inside = np.asarray(value >= lowest)
+    last = pl.col("step").max()
+    done = bed.models.select((last.over("run") == last.over("grid")).fill_null(False))
+    inside &= done.to_series().to_numpy()
     return trajectories(bed, shift, by="grid", only=inside, on_boundary="clip")
 
 
