@@ -63,7 +63,6 @@ def resolve(
     """
     parsed = Spec.parse(spec)
     origin = replace(origin, allow_code=origin.allow_code or allow_code)
-    check_code(code_in(spec, origin, trusted))
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     file = weights if weights is not None else parsed.query.get("weights")
@@ -71,6 +70,7 @@ def resolve(
         raise InputError(
             f"{spec}: takes no weights ({file}); those of {parsed.prefix}: belong to what it names"
         )
+    check_code(code_in(spec, origin, trusted))
     if weights is not None and "weights" in parsed.query:
         raise InputError(f"{spec}: weights are given twice, in the line and as {weights}")
     request = _request(
