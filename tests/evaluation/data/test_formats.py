@@ -117,7 +117,7 @@ def test_what_is_no_test_set(tmp_path, refused, name, words):
 
 def test_nothing_is_fetched_or_run(refused):
     refused("s4://bucket/val.tar", "Protocol not known: s4")
-    refused("pipe:touch x", "only files on this machine")
+    refused("pipe:touch x", "commands are not run")
     refused(42, "path", "42")
 
 
