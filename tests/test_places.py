@@ -89,10 +89,10 @@ def test_two_writers_one_killed_with_faults_equal_a_local_store(
     put(f"{bucket}/bed", path.parent, "testbed.toml", "a.npz", "b.npz")
     given = {"PYTHONPATH": f"{path.parent}:{os.environ.get('PYTHONPATH', '')}"}
     monkeypatch.syspath_prepend(str(path.parent))
-    sb.run(path)
+    sb.run(path, allow_code=True)
     faults = Faults(busy=0.05, slow=0.05, cut=0.05)
     with before(server, faults) as port:
-        command = [*PROGRAM, "run", f"{bucket}/bed/testbed.toml", "--json"]
+        command = [*PROGRAM, "run", "--allow-code", f"{bucket}/bed/testbed.toml", "--json"]
         variables = os.environ | given | environment(port)
         writers = [
             subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)

@@ -45,7 +45,7 @@ class Unreachable(OSError):
 
 
 def plain(text: str) -> str:
-    """A text that only says something: no control, escape, bidirectional or invisible characters.
+    r"""A text that only says something: no control, escape, bidirectional or invisible characters.
 
     What ends a line or a column becomes a space.
 

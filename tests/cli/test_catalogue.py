@@ -208,7 +208,10 @@ def test_the_imagenet_a_pitfall(pitfall, imagenet):
     assert full["setting"] == "imagenet-a@full"
     assert full["value"] == pytest.approx(10 / 40)
     assert full["label_policy"] == "all 1000 classes"
-    wrong = json.loads(shiftbed(pitfall, *EVAL, "a", "--json"))["settings"][0]
+    named = json.loads(shiftbed(pitfall, *EVAL, "a", "--json"))["settings"][0]
+    assert named["value"] == full["value"]  # the folder's WordNet ids say which classes they are
+    numbered = (*EVAL, "a", "--labels", "model", "--store", "numbered", "--json")
+    wrong = json.loads(shiftbed(pitfall, *numbered))["settings"][0]
     assert wrong["value"] == 0.0  # classes 0 to 19 of the folder are not ImageNet's
     assert policy in " ".join(shiftbed(pitfall, *EVAL, "imagenet-a@a").split())
     # as published: on the same images a model has more with 200 classes than with 1,000
@@ -273,7 +276,7 @@ def test_a_run_with_the_catalogues_shift(pitfall):
         '[[test_sets]]\npath = "imagenet@val"\n[[test_sets]]\npath = "imagenet-a@a"\n'
         '[[shifts]]\ncatalogue = "imagenet-a"\n'
     )
-    shiftbed(pitfall, "run", "testbed.toml")
+    shiftbed(pitfall, "run", "testbed.toml", "--allow-code")
     rows = json.loads(shiftbed(pitfall, "score", "ran", "--json"))["settings"]
     found = {row["setting"]: row for row in rows}
     assert found["imagenet"]["n"] == 41

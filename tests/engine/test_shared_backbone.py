@@ -194,10 +194,10 @@ def test_unreadable_images_are_left_out_of_all(tmp_path):
     from PIL import Image
 
     for i in range(6):
-        path = tmp_path / "set" / f"c{i % 2}" / f"{i}.png"
+        path = tmp_path / "set" / str(i % 2) / f"{i}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (32, 32), (i * 40, 10, 10)).save(path)
-    (tmp_path / "set" / "c0" / "2.png").write_bytes(b"no image")
+    (tmp_path / "set" / "0" / "2.png").write_bytes(b"no image")
     network = resolve(ARCH)
     models = [with_head(network, head, name=f"head-{i}") for i, head in enumerate(drawn(2))]
     pairs = together_and_alone(models, str(tmp_path / "set"))

@@ -103,8 +103,9 @@ def check_probed(folder: Path, one: Trained) -> None:
     """A probe is the command a user would type, of the network that was trained."""
     words = arguments(folder, one, 500)
     assert words[0] == "probe"
-    assert words[-6:] == ["--probe", "all", "--pairs", "500", "--normalisation", "model"]
-    model = resolve(words[1])
+    assert words[-7:-1] == ["--probe", "all", "--pairs", "500", "--normalisation", "model"]
+    assert words[-1] == "--allow-code"
+    model = resolve(words[1], allow_code=True)
     assert model.id == one.name
     net = plain().eval()
     net.load_state_dict(torch.load(one.weights, weights_only=True))

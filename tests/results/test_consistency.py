@@ -263,7 +263,7 @@ def test_files_that_cannot_be_read(tmp_path):
         (tmp_path / "m.json").write_bytes(data)
         with pytest.raises(InputError, match="cannot be read"):
             read_frame_files([tmp_path / "m.json"])
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="no such file"):
         read_frame_files([tmp_path / "none.json"])
 
 

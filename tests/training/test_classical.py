@@ -43,7 +43,7 @@ test_set = "faint"
 def swept(folder: Path, text: str, head: str = HEAD):
     """A recipe's jobs, all finished, and their store."""
     folder.mkdir(exist_ok=True)
-    recipe = read_recipe(place(folder, text, head))
+    recipe = read_recipe(place(folder, text, head), allow_code=True)
     summary = train(recipe)
     assert not summary.failed
     return recipe, summary, PredictionStore(folder / "store")

@@ -282,7 +282,7 @@ class TestHeads:
             if name == "second":
                 for module, what in ((features, "features_of"), (shared_backbone, "_computed")):
                     monkeypatch.setattr(module, what, None)
-            summary = train(recipe)
+            summary = train(recipe, allow_code=True)
             assert (summary.failed, len(summary.finished)) == ({}, 1)
         assert (tmp_path / "plain" / "runs" / "features").is_dir()
         assert {one.suffix for one in (tmp_path / "kept").iterdir()} == {".npy", ".npz"}

@@ -42,6 +42,8 @@ def matched(model: Model, setting: OpenSetting) -> OpenSetting:
     if not len(known) and setting.stored.label_sets is None:
         return setting
     names, width = setting.test_set.classes, model.classes
+    if names is not None and len(known):  # a class behind all others without examples says nothing
+        names = names[: max(int(known.max()) + 1, min(width, len(names)))]
     if names is None:
         if len(known) and int(known.max()) >= width:
             raise _refusal(model, setting, f"labels up to {int(known.max())}")

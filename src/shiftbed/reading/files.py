@@ -55,7 +55,9 @@ def read_file(path: str | Path, most: int | None = None) -> bytes:
     most = LIMIT if most is None else most
     try:
         with regular(path).open("rb") as file:
-            data = file.read(most + 1)
+            data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
+            while len(data) <= most and (more := file.read(min(2**20, most + 1 - len(data)))):
+                data += more  # a pipe, or a file that grows
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(data) > most:

@@ -32,7 +32,7 @@ subset = "0-4"                       # also as a range
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,9 @@ def read_sources(table: Mapping[str, Any], base: Path, origin: Origin) -> Source
     if not data:
         raise InputError("expected at least one [data.NAME] or [tasks.NAME] table")
     every = {one.id: one for one in settings}
-    return Sources(data=data, settings=tuple(every.values()), shifts=tuple(found), of_data=of_data)
+    # A recipe's test sets are numbered as its data are, and networks learn those numbers.
+    numbered = tuple(replace(one, as_numbered=True) for one in every.values())
+    return Sources(data=data, settings=numbered, shifts=tuple(found), of_data=of_data)
 
 
 def _data(name: str, table: Mapping[str, Any], base: Path) -> DataSpec:
