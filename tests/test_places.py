@@ -80,6 +80,7 @@ def contents(files):
     return found
 
 
+@pytest.mark.slow
 def test_two_writers_one_killed_with_faults_equal_a_local_store(
     server, bucket, tmp_path, monkeypatch
 ):
