@@ -4,14 +4,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo study test test-all lint docs bench clean
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: setup demo study test test-all lint docs bench audit clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+# first all that is locked by hash, then torch (and what other platforms need) by version
+$(STAMP): pyproject.toml constraints.txt requirements.lock
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt torchattacks  # it pins an old requests
+	$(PIP) install --require-hashes --no-deps -r requirements.lock
+	$(PIP) install --no-build-isolation -c constraints.txt -e '.[dev]'
 	touch $@
 
 demo: setup
@@ -40,6 +43,9 @@ bench: setup
 	for name in spine place coverage store evaluate workers corruptions perturbed attacks captions \
 	  twins similarity predictiveness report training probes \
 	  heads; do $(BIN)/python -m benchmarks.$$name; done
+
+audit: setup
+	@$(BIN)/python -m tools.audit
 
 clean:
 	rm -rf $(VENV) demo build .pytest_cache .mypy_cache .ruff_cache

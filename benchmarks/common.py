@@ -8,10 +8,13 @@ from typing import Any
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-def arguments(what: str | None) -> argparse.Namespace:
+def arguments(what: str | None, *more: str) -> argparse.Namespace:
+    """The flags; ``more`` are those of one benchmark."""
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--quick", action="store_true", help="under 40 seconds")
     parser.add_argument("--json", action="store_true", help="print JSON only")
+    for flag in more:
+        parser.add_argument(flag, action="store_true")
     return parser.parse_args()
 
 

@@ -2,13 +2,21 @@
 
     python -m benchmarks.store [--quick] [--json]
 
+    python -m benchmarks.store --billion --json      (by hand: minutes, 3 GB of disk)
+    python -m benchmarks.store --evaluated --json    (10 minutes, 7 GB of disk; --quick a tenth)
+
 First the top-1 predictions of 67 models on 80,000 images (the public ones, or random ones of that
 size) are imported, stored and scored, against numpy loading the same files and comparing. Then
 stores of growing size are scored in a process of its own: peak memory above a bare interpreter,
-and the exponent of time in rows.
+and the exponent of time in rows. ``--billion``: 2,000 models × 500,000 images
+(half of them OOD) imported from .npz files, verified, scored, fitted and compared, each in a
+process of its own, beside a tenth of it.
+``--evaluated``: 30 models × 10 settings × 50,000 images in parts as a run writes them, with top-5
+and probabilities, before and after they are put together, beside an imported store of the size.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +28,8 @@ import numpy as np
 from benchmarks.common import SHARED, arguments, report
 from shiftbed.importing.exchange import import_predictions
 from shiftbed.results.scores import scores
-from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
+from shiftbed.store.compact import finish_cell, settle
 
 SCORE = """
 import json, resource, sys, time
@@ -85,8 +94,155 @@ def big(where: Path, models: int, images: int) -> None:
     store.write_cells((f"m{i}", "big", {"status": "complete"}) for i in range(models))
 
 
+WORK = """
+import json, resource, sys, time
+import numpy, polars
+import shiftbed as sb
+from shiftbed.results.stores import verify_store
+from shiftbed.importing.exchange import import_predictions
+what, where, *files = sys.argv[1:]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.perf_counter()
+if what == "import":
+    for file in files:
+        import_predictions(where, [file])
+elif what == "verify":
+    assert verify_store(where).whole
+elif what == "score":
+    assert len(sb.score(where).frame)
+elif what == "fit":
+    sb.fit(where, "ood").to_dict()
+elif what == "compare":
+    sb.similarity(where, setting="val", model=[f"m{i:04d}" for i in range(20)])
+seconds = time.perf_counter() - start
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"seconds": round(seconds, 2), "mib": round((peak - before) / 1024)}))
+"""
+
+
+SHIFT = {"name": "ood", "kind": "natural-dataset", "source": ["val"], "target": "ood"}
+
+
+def step(what: str, where: Path, *files: Path) -> dict[str, float]:
+    """One thing done to a store in a process of its own: seconds, and memory above its start."""
+    command = [sys.executable, "-c", WORK, what, str(where), *map(str, files)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def arrays(folder: Path, models: int, images: int, at_once: int = 50) -> list[Path]:
+    """.npz files of top-1 predictions, so many models in each."""
+    rng, made = np.random.default_rng(0), []
+    labels = np.sort(rng.integers(0, 1000, images)).astype(np.int16)
+    wrong = rng.integers(0, 1000, images).astype(np.int16)
+    for first in range(0, models, at_once):
+        skill = rng.uniform(0.5, 0.9, at_once)
+        names = np.array([f"m{i:04d}" for i in range(first, first + at_once)])
+        for setting, harder in (("val", 0.0), ("ood", 0.2)):
+            top1 = [np.where(rng.random(images) < p - harder, labels, wrong) for p in skill]
+            made.append(folder / f"{first:05d}" / f"{setting}.npz")
+            made[-1].parent.mkdir(exist_ok=True)
+            np.savez(made[-1], models=names, top1=np.stack(top1), labels=labels)
+    return made
+
+
+def many(folder: Path, sizes: tuple[int, ...], images: int) -> dict[str, object]:
+    """Import, verify, score, open for fits, compare: of stores that grow tenfold."""
+    rows: dict[str, object] = {}
+    times: list[dict[str, dict[str, float]]] = []
+    for models in sizes:
+        where = folder / f"store{models}"
+        inputs = folder / f"inputs{models}"
+        inputs.mkdir()
+        done = {"import": {"seconds": 0.0, "mib": 0.0}}
+        for path in arrays(inputs, models, images // 2):
+            one = step("import", where, path)
+            done["import"]["seconds"] += one["seconds"]
+            done["import"]["mib"] = max(done["import"]["mib"], one["mib"])
+            path.unlink()
+        PredictionStore(where).write_about({"name": "many", "shifts": [SHIFT]})
+        for what in ("verify", "score", "score", "fit", "compare"):
+            name = f"{what}_again" if what in done else what
+            done[name] = step(what, where)
+        done["bytes_per_prediction"] = {"predictions": _bytes(where) / (models * images)}
+        rows[f"{models * images:.0e}".replace("e+0", "e")] = done
+        times.append(done)
+        shutil.rmtree(where)
+    rows["ratio"] = {
+        what: round(times[-1][what]["seconds"] / times[0][what]["seconds"], 2)
+        for what in ("import", "verify", "score", "fit")
+    }
+    return rows
+
+
+def _bytes(where: Path) -> int:
+    return sum(path.stat().st_size for path in (where / "predictions").rglob("*.parquet"))
+
+
+def _files(where: Path) -> int:
+    return sum(path.is_file() for path in where.rglob("*"))
+
+
+def evaluated(folder: Path, models: int, settings: int, images: int) -> dict[str, object]:
+    """A store as runs make it, before its cells are complete and after; and an imported one."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 1000, images)
+    frames = []
+    for first in range(0, images, 1024):
+        own = labels[first : first + 1024]
+        logits = rng.normal(size=(len(own), 1000)).astype(np.float32) * 2
+        logits[np.arange(len(own)), own] += 6
+        frames.append(part_from_logits(logits, own))
+    stores = {name: PredictionStore(folder / name) for name in ("parts", "whole", "imported")}
+    for store in stores.values():
+        for j in range(settings):
+            store.add_test_set(
+                StoredTestSet(
+                    setting=f"s{j}",
+                    examples=tuple(map(str, range(images))),
+                    labels=labels,
+                    fingerprint=f"sha256:{j}",
+                )
+            )
+    top1 = part_from_top(np.concatenate([one["class_1"].to_numpy() for one in frames]))
+    finishing = 0.0
+    for i in range(models):
+        for j in range(settings):
+            cell = f"m{i:02d}", f"s{j}"
+            for name in ("parts", "whole"):
+                parts = [(*cell, 1024 * k, frame) for k, frame in enumerate(frames)]
+                stores[name].write_parts(parts)
+            stores["parts"].write_cell(*cell, {"status": "complete"})
+            start = time.perf_counter()
+            finish_cell(stores["whole"], *cell, {"status": "complete"})
+            finishing += time.perf_counter() - start
+            stores["imported"].write_part(*cell, 0, top1)
+            stores["imported"].write_cell(*cell, {"status": "complete"})
+    settle(stores["whole"])
+    rows, found = models * settings * images, {}
+    for name in stores:
+        where = folder / name
+        found[name] = {
+            "files": _files(where),
+            "bytes_per_prediction": round(_bytes(where) / rows, 2),
+            "scored_per_second": round(rows / step("score", where)["seconds"]),
+            "again_per_second": round(rows / step("score", where)["seconds"]),
+        }
+    return {"predictions": rows, "seconds_of_putting_together": round(finishing, 1), **found}
+
+
 def main() -> None:
-    options = arguments(__doc__)
+    options = arguments(__doc__, "--billion", "--evaluated")
+    if options.billion or options.evaluated:
+        with tempfile.TemporaryDirectory() as temporary:
+            if options.billion:
+                sizes = (50, 500) if options.quick else (200, 2000)
+                made = many(Path(temporary), sizes, 50_000 if options.quick else 500_000)
+            else:
+                made = evaluated(Path(temporary), 3 if options.quick else 30, 10, 50_000)
+        report(made, options.json)
+        return
     rounds = 5 if options.quick else 15
     images = 50_000
     sizes = [50, 100, 200] if options.quick else [250, 500, 1000, 2000]

@@ -143,3 +143,36 @@ def test_a_folder_that_cannot_be_written_to_has_no_lock(tmp_path):
     (tmp_path / "file").write_text("no folder")
     with one_at_a_time(tmp_path / "file" / "features"):
         pass
+
+
+WRITERS = {
+    "torch": "import torch; torch.save({'a': torch.zeros(60_000)}, file)",
+    "numpy": "import numpy; numpy.savez(file, a=numpy.zeros(60_000))",
+    "polars": "import polars as pl; "
+    "pl.DataFrame({'a': numpy.random.rand(60_000)}).write_parquet(file)",
+    "plain": "[file.write(b'x' * 1000) for _ in range(400)]",
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_full_disk_is_named_whichever_library_writes(tmp_path, writer):
+    """A limit on the size of files stands for the disk: the kernel refuses the same calls."""
+    code = (
+        "import resource, signal, sys; from shiftbed.atomic import write_atomically; "
+        "from shiftbed.errors import WriteError; import numpy; "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "try:\n"
+        "    with write_atomically(sys.argv[1]) as file:\n"
+        f"        {WRITERS[writer]}\n"
+        "except WriteError as error:\n"
+        "    print(error)\n"
+    )
+    if writer == "torch":
+        pytest.importorskip("torch")
+    place = tmp_path / "made"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(place)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"cannot write {place}: File too large\n", done.stderr
+    assert names(tmp_path) == []

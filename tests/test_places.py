@@ -15,7 +15,7 @@ import shiftbed as sb
 from shiftbed.cli import main
 from shiftbed.errors import InputError, Unreachable, WriteError
 from shiftbed.places import PAUSES, local, matching, patiently, shown_place, there, url_of
-from shiftbed.store import PredictionStore, verify
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_top, verify
 from tests.objects import BUCKET, Faults, before, environment, s3_server
 from tools.kill_fifty import make_testbed
 
@@ -80,7 +80,6 @@ def contents(files):
     return found
 
 
-@pytest.mark.slow
 def test_two_writers_one_killed_with_faults_equal_a_local_store(
     server, bucket, tmp_path, monkeypatch
 ):
@@ -115,6 +114,38 @@ def test_two_writers_one_killed_with_faults_equal_a_local_store(
     whole = b"".join(store.files.read(n) for n in store.files.below("cells"))
     assert b"secret-of-a-test" not in whole
     assert b"key-of-a-test" not in whole
+
+
+def test_a_store_of_ten_thousand_cells_opens_with_few_requests(server, bucket, monkeypatch):
+    store = PredictionStore(f"{bucket}/store")
+    settings = [f"s{j}" for j in range(10)]
+    for name in settings:
+        labels = np.zeros(2, int)
+        store.add_test_set(
+            StoredTestSet(setting=name, examples=("a", "b"), labels=labels, fingerprint=name)
+        )
+    part = part_from_top(np.zeros(2, int))
+    store.write_part("m0", "s0", 0, part)
+    store.write_cell("m0", "s0", {"status": "complete"})
+    place = json.loads(store.files.read(store.files.below("cells")[0]))["sums"]
+    others = [(f"m{i}", name) for i in range(1000) for name in settings][1:]
+    store.manifest.write_batch(
+        {"model": m, "setting": s, "status": "complete", "n": 2, "sums": place} for m, s in others
+    )
+    store.gather_test_sets()
+    for i in range(3):
+        store.write_cell(f"new{i}", "s0", {"status": "running"})
+    faults = Faults()
+    with before(server, faults) as port:
+        for key, value in environment(port).items():
+            monkeypatch.setenv(key, value)
+        s3fs.S3FileSystem.clear_instance_cache()
+        opened = PredictionStore.existing(f"{bucket}/store")
+        assert len(opened.cells()) == 10_003
+        assert sorted(opened.records()) == sorted(settings)
+        assert opened.read("m0", "s0").equals(part)
+    assert len(faults.requests) <= 20, faults.requests
+    s3fs.S3FileSystem.clear_instance_cache()
 
 
 def test_every_place_of_an_evaluation_may_be_a_url(bucket, shiftbed, tmp_path):

@@ -36,8 +36,9 @@ from tests.fuzz.harness import command_in_process, make_world_in_a_child, preloa
 
 ERRORS = ("ENOSPC", "EIO", "EACCES", "EROFS", "EDQUOT", "ESTALE")
 SHIM = "SHIFTBED_FAULTS"
-TIMES = ("wall_seconds", "seconds", "times", "started", "ended", "written", "hardware", "sha256")
-"""Keys of records that say when or how fast, and the checksum over them."""
+TIMES = ("wall_seconds", "seconds", "fit_seconds", "times", "started", "ended", "written")
+TIMES += ("begun_at", "hardware", "sha256")
+"""Keys of records that say when, how fast and after which stops, and the checksum over them."""
 _NETS = "nets:resnet8?weights=first.pt nets:resnet8?weights=second.pt"
 
 
@@ -225,11 +226,14 @@ def try_all(
             again = run(place, writer)
             if wrong is None and leftovers(place):
                 wrong = "leftovers"
-            if wrong is None and (again["code"] != whole["code"] or content(place) != expected):
+            ended = again if killed or first["code"] else first
+            found = content(place)
+            unlike = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
+            if wrong is None and (ended["code"] != whole["code"] or unlike):
                 wrong = "differ"
             if wrong is not None:
                 counts[wrong] += 1
-                words = " ".join((first["said"] or again["said"]).split())[-200:]
+                words = " ".join([*unlike[:3], *(first["said"] or again["said"]).split()])[-300:]
                 cases.append(f"{writer.name}, call {at} of {calls}, {error}: {wrong}: {words}")
     return {"commands": len(writers), **counts, "cases": cases}
 

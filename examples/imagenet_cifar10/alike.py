@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Rows = list[dict[str, Any]]
 CONE = 2.0
+ENOUGH = 20
+"""Images that nobody gets right, for a share of them to be worth a row."""
 
 
 def similar(answers: Answers, parts: dict[str, list[int]], known: Published | None) -> Rows:
@@ -60,7 +62,7 @@ def _dominance(answers: Answers, parts: dict[str, list[int]], name: str, bed: Bo
     own = answers.id[parts["peak"]]
     mine = np.arange(len(bed) + len(own)) < len(bed)
     found = unsolved(np.vstack([bed, own]), baseline=mine)
-    if found.unsolved.any():
+    if found.unsolved.sum() >= ENOUGH:
         what = (
             f"of {int(found.unsolved.sum())} images that none of {name} gets right, a head at its "
             "peak gets a larger share than one of them gets of those that no other does"

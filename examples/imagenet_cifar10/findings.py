@@ -22,7 +22,7 @@ __all__ = ["findings"]
 
 ID, CORRUPTED = "cifar10", "corrupted"
 HOW = ("max", "mean", "sum")
-NOT_RUN = "not run"
+NOT_RUN, BELOW = "not run", "not judged: too few checkpoints on the line"
 Rows = list[dict[str, Any]]
 Parts = dict[str, dict[str, list[int]]]
 """Kind of run → start, peak and final → a checkpoint of each run, as a row of the testbed."""
@@ -51,7 +51,9 @@ def _shift(folder: Path, bed: Testbed, shift: str, known: Published | None) -> d
     found = judged(bed, shift)
     parts = _parts(bed, found)
     answers = _answers(bed, found, shift)
-    table = _along(answers, parts) + _zero_shot(folder, bed, found, shift)
+    table = _along(answers, parts, set(bed.models["grid"].drop_nulls())) + _zero_shot(
+        folder, bed, found, shift
+    )
     if shift == CORRUPTED:
         table += similar(answers, parts["head-lite0"], known) if "head-lite0" in parts else []
     if known is not None and shift in known.ood:
@@ -119,12 +121,13 @@ def _answers(bed: Testbed, found: Trajectories, shift: str) -> Answers:
     )  # fmt: skip
 
 
-def _along(answers: Answers, parts: Parts) -> Rows:
+def _along(answers: Answers, parts: Parts, ran: set[str]) -> Rows:
     rows: Rows = []
 
     def add(what: str, where: str, claim: str, *sides: tuple[str, str, str | None]) -> None:
         if not all(kind in parts for kind, _, _ in sides):
-            rows.append(row(what, where, claim, None) | {"verdict": NOT_RUN})
+            there = all(kind in ran for kind, _, _ in sides)
+            rows.append(row(what, where, claim, None) | {"verdict": BELOW if there else NOT_RUN})
             return
         own = row(what, where, claim, figure(_of(answers, parts, *sides), answers))
         beyond = any(_beyond(answers, parts[kind], *at) for kind, *at in sides)

@@ -19,10 +19,14 @@ class Profile:
     line_steps: tuple[int, ...]
     line_seeds: int
     wide_steps: tuple[int, ...]
-    wide_seeds: int
+    deep_steps: tuple[int, ...]
+    top_seeds: int
+    """Seeds of the wide and the deep networks, which the line ends with."""
     head_stops: tuple[int, ...]
     head_seeds: int
     whole_stops: tuple[int, ...]
+    random_stops: tuple[int, ...]
+    """Of whole networks from random weights, which need longer."""
     whole_seeds: int
     backbones: tuple[int, ...]
     """Which of EfficientNet-Lite 0, 1 and 2."""
@@ -35,21 +39,22 @@ class Profile:
 
 
 QUICK = Profile(
-    train=200, line_train=1000, test=100, rehearsal=50, line_steps=(30, 80, 200, 400), line_seeds=2,
-    wide_steps=(800,), wide_seeds=2, head_stops=(0, 2, 4, 8, 16, 32, 64, 128, 256), head_seeds=3,
-    whole_stops=(0, 8, 16, 32, 80), whole_seeds=3, backbones=(0,), kept=False, subset=50, repeats=2,
+    train=200, line_train=1000, test=100, rehearsal=50, line_steps=(24, 80, 200, 400), line_seeds=2,
+    wide_steps=(1000,), deep_steps=(600,), top_seeds=2,
+    head_stops=(0, 2, 4, 8, 16, 32, 64, 128, 256), head_seeds=3, whole_stops=(16, 32, 80),
+    random_stops=(40, 80, 160), whole_seeds=3, backbones=(0,), kept=False, subset=50, repeats=2,
 )  # fmt: skip
 FULL = Profile(
-    train=600, line_train=5000, test=120, rehearsal=120, line_steps=(50, 120, 300, 600),
-    line_seeds=2, wide_steps=(1500,), wide_seeds=2,
+    train=600, line_train=5000, test=160, rehearsal=120, line_steps=(24, 100, 350, 1000),
+    line_seeds=2, wide_steps=(1000, 3000), deep_steps=(1500,), top_seeds=2,
     head_stops=(0, 4, 8, 16, 32, 64, 128, 256, 512, 1024), head_seeds=4,
-    whole_stops=(8, 16, 32, 96), whole_seeds=3, backbones=(0, 1, 2), kept=True, subset=100,
-    repeats=2,
+    whole_stops=(16, 48, 96), random_stops=(80, 160, 240), whole_seeds=3, backbones=(0, 1, 2),
+    kept=True, subset=100, repeats=2,
 )  # fmt: skip
 TINY = Profile(
     train=12, line_train=12, test=6, rehearsal=6, line_steps=(1, 6), line_seeds=1, wide_steps=(6,),
-    wide_seeds=1, head_stops=(0, 2, 8), head_seeds=2, whole_stops=(0, 1), whole_seeds=2,
-    backbones=(0,), kept=True, subset=4, repeats=1,
+    deep_steps=(6,), top_seeds=1, head_stops=(0, 2, 8), head_seeds=2, whole_stops=(0, 1),
+    random_stops=(0, 1), whole_seeds=2, backbones=(0,), kept=True, subset=4, repeats=1,
 )  # fmt: skip
 """For tests."""
 
@@ -114,7 +119,12 @@ def _line(profile: Profile) -> list[dict[str, Any]]:
         "model": "python:nets.py:wide()",
         "data": "line",
         "steps": list(profile.wide_steps),
-        "seed": list(range(profile.wide_seeds)),
+        "seed": list(range(profile.top_seeds)),
+    }
+    deep = wide | {
+        "name": "line-deep",
+        "model": "python:nets.py:deep()",
+        "steps": list(profile.deep_steps),
     }
     last = profile.line_steps[-1]
     along = {
@@ -131,7 +141,7 @@ def _line(profile: Profile) -> list[dict[str, Any]]:
         },
         "seed": list(range(100, 100 + profile.whole_seeds)),
     }
-    return [line, line | wide, line | along]
+    return [line, line | wide, line | deep, line | along]
 
 
 def _head(profile: Profile) -> dict[str, Any]:
@@ -200,7 +210,9 @@ def _whole(profile: Profile) -> list[dict[str, Any]]:
         "model": "python:nets.py:lite0_random()",
         "start": "random",
         "kind": "standard",
-        "optimiser": sgd | {"lr": 0.05},
+        "optimiser": {"name": "AdamW", "lr": 0.003},
+        "steps": profile.random_stops[-1],
+        "checkpoints": stops | {"at": [list(profile.random_stops)]},
     }
     found = [
         whole | {"name": "whole-pretrained", "head": "new"},

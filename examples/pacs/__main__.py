@@ -36,6 +36,7 @@ from shiftbed.display import Result
 from shiftbed.page.report import report
 from shiftbed.results.effects import effects
 from shiftbed.results.pairs import open_pairs
+from shiftbed.results.pairs.added import UPSTREAM, with_upstream
 from shiftbed.results.patterns import patterns
 from shiftbed.results.predictiveness import MetricPredictiveness, predictiveness
 
@@ -58,11 +59,14 @@ def show(store: str, *, seed: int = 0, bootstrap: int = 1000) -> str:
     given: dict[str, Any] = {"seed": seed, "bootstrap": bootstrap}
     few = given | {"bootstrap": min(bootstrap, 200)}
     pairs = open_pairs(store, attacks="both")  # read once for all
+    if all("backbone" in pair.info for pair in pairs):
+        pairs = with_upstream(pairs, "backbone")
     found: list[Result] = [
         _main_metrics(predictiveness(pairs, **given)),
         _main_metrics(predictiveness(pairs, by="shift-type", **few)),
         _main_metrics(predictiveness(pairs, by="data_size", **few)),
-        patterns(pairs, classes=7, **few),
+        _main_metrics(predictiveness(pairs, show="transfer", **given)),
+        patterns(pairs, **few),
         factor_study(pairs, **given),
         attack_study(pairs, **given),
         effects(pairs, column="augmentation", of=AUGMENTED, against=PLAIN),
@@ -77,6 +81,7 @@ def show(store: str, *, seed: int = 0, bootstrap: int = 1000) -> str:
 def _main_metrics(found: MetricPredictiveness) -> Result:
     """The rows of the paper's metrics."""
     shown = [*COLUMNS[: 2 * len(METRICS)], "id:adversarial", "held-out:error"]
+    shown += [*(f"upstream:{name}" for name in UPSTREAM), *METRICS, "adversarial"]
     return replace(found, frame=found.frame.filter(pl.col("metric").is_in(shown)))
 
 

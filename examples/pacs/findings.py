@@ -133,6 +133,7 @@ def _predictors(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding
         ("corrupted:error", "corrupted error adds to ID error (denied in 4.3.2)"),
         ("id:ece", "ID calibration adds to ID error (denied in 4.3.2)"),
         ("id:adversarial", "error under attack adds to ID error (denied in 4.3.1)"),
+        ("upstream:imagenet", "ImageNet error of the backbone adds to ID error (4.3.2)"),
     ):
         if name not in rows:
             continue
@@ -240,7 +241,7 @@ def _factors_under_attack(store: Source, *, seed: int, bootstrap: int) -> Iterat
 
 def _patterns(store: Source, *, seed: int, bootstrap: int) -> Iterator[Finding]:
     """Section 4.2, Figure S9a: in PACS lines that rise, or are vertical; none that falls."""
-    frame = patterns(store, classes=7, seed=seed, bootstrap=min(bootstrap, 200)).frame
+    frame = patterns(store, seed=seed, bootstrap=min(bootstrap, 200)).frame
     sure = frame.filter(pl.col("share") >= SURE)
     counts = {
         row["pattern"]: row["len"]

@@ -56,6 +56,8 @@ class Profile:
     backend: str = "onnxruntime"
 
 
+BACKBONES = {f"lite{number}": f"tf_efficientnet_lite{number}.in1k" for number in (0, 1, 2)}
+"""What timm calls its port of the same weights; Keras' ResNet-50 is not in its tables."""
 AUGMENTED = ("none", "randaugment", "augmix")
 EVERY: Sizes = ("all", 100, 10)
 FULL = Profile(
@@ -124,7 +126,7 @@ augmentation = {augmentations}
 views = 1
 checkpoints = {{keep = "head"}}
 seed = {seeds}
-"""
+{backbone}"""
 _WHOLE = """
 [[grid]]
 name = "whole"
@@ -137,7 +139,7 @@ steps = {whole_steps}
 batch_size = 32
 augmentation = {whole_augmentations}
 checkpoints = {{keep = "last"}}
-"""
+{backbone}"""
 _SCRATCH = """
 [[grid]]
 name = "scratch"
@@ -162,7 +164,13 @@ def texts(profile: Profile, data: Path, features: Path) -> dict[str, str]:
     def heads(model: str, *some: Heads, **own: Any) -> str:
         seeds = [{"seeds": tuple(range(one.seeds))} for one in some]
         return "".join(
-            made(_HEADS, model=model, number=number, **vars(one) | seeds[number] | own)
+            made(
+                _HEADS,
+                model=model,
+                number=number,
+                **_backbone(model),
+                **vars(one) | seeds[number] | own,
+            )
             for number, one in enumerate(some)
         )
 
@@ -174,11 +182,17 @@ def texts(profile: Profile, data: Path, features: Path) -> dict[str, str]:
         f"heads-{name}": top + corrupted + heads(name, *some)
         for name, some in profile.heads.items()
     }
-    found["whole"] = slow + attacked + made(_WHOLE)
+    found["whole"] = slow + attacked + made(_WHOLE, **_backbone(profile.whole))
     found["scratch"] = slow + made(_SCRATCH)
     found["attacked"] = top + attacked
     found["attacked"] += heads(profile.whole, profile.attacked, lr=profile.attacked_lr)
     return found
+
+
+def _backbone(model: str) -> dict[str, str]:
+    """The line that names its ImageNet errors, for a network that has any."""
+    known = BACKBONES.get(model)
+    return {"backbone": f'backbone = "{known}"\n' if known else ""}
 
 
 def _toml(value: Any) -> Any:

@@ -11,11 +11,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedWriter, FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from shiftbed.errors import InputError, Unreachable, WriteError
 from shiftbed.places import path_of, put, url_of
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 _MASK = os.umask(0)  # can only be read by setting it; once, before there are threads
 os.umask(_MASK)
@@ -23,7 +27,11 @@ _MODE = 0o666 & ~_MASK
 _HOST = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:32] or "host"
 _OLD = 24 * 3600.0
 """Seconds after which a temporary file of another machine's writer is taken for abandoned."""
-_DISK = {errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.ESTALE}
+DISK_ERRORS = {
+    *(errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.ESTALE),
+    *(errno.EACCES, errno.EPERM),
+}
+"""What a file system says when it cannot, whatever the program does."""
 _swept: set[Path] = set()
 """Folders that were looked through for abandoned temporary files by this process."""
 
@@ -54,7 +62,8 @@ class write_atomically:
             target.parent.mkdir(parents=True, exist_ok=True)
             _sweep(target.parent)
             self.target, self.temporary = target, target.parent / temporary_name(target.name)
-            self.file: BinaryIO = open(self.temporary, "xb")
+            self.raw = _Noting(self.temporary, "xb")
+            self.file = BufferedWriter(self.raw, 2**18)
         except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
             raise _failed(self.path, error) from None
         return self.file
@@ -85,8 +94,31 @@ class write_atomically:
         finally:
             _close(self.file)
             _remove(self.temporary)
-        if isinstance(problem, OSError) and problem.errno in _DISK:
-            raise _failed(self.path, problem) from None
+        cause = self.raw.failure or _cause(problem)
+        if cause is not None:
+            raise _failed(self.path, cause) from None
+
+
+class _Noting(FileIO):
+    """A file that remembers why it could not be written: libraries hide it in errors of theirs."""
+
+    failure: OSError | None = None
+
+    def write(self, data: "Buffer", /) -> int:
+        try:
+            return super().write(data) or 0
+        except OSError as error:
+            self.failure = error
+            raise
+
+
+def _cause(problem: object) -> OSError | None:
+    """What the disk said, of an error on the way, also where a library wrote by itself."""
+    number = problem.errno if isinstance(problem, OSError) else None
+    said = re.search(r"\(os error (\d+)\)", str(problem))
+    if number is None and said is not None:
+        number = int(said[1])
+    return OSError(number, os.strerror(number)) if number in DISK_ERRORS else None
 
 
 def temporary_name(name: str) -> str:

@@ -17,6 +17,8 @@ from html import escape
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from shiftbed.errors import FORMULA, plain_lines
+
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import Console
@@ -55,6 +57,11 @@ class Table:
     notes: tuple[str, ...] = ()
     left: int = 1
     """How many of the first columns are aligned left."""
+
+    def __post_init__(self) -> None:
+        """Names come from anywhere: what would move the cursor or turn the line is left out."""
+        for name in ("title", "columns", "rows", "notes"):
+            object.__setattr__(self, name, _harmless(getattr(self, name)))
 
     @classmethod
     def of(
@@ -116,7 +123,7 @@ class Table:
             grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
             for i, (column, width) in enumerate(zip(fitting.columns, widths, strict=True)):
                 side = "left" if i < fitting.left else "right"
-                grid.add_column(column, justify=side, width=width, overflow="fold")  # type: ignore[arg-type]
+                grid.add_column(Text(column), justify=side, width=width, overflow="fold")  # type: ignore[arg-type]
             for row in fitting.rows:
                 grid.add_row(*map(_coloured, row))
             console.print(grid)
@@ -231,7 +238,7 @@ class Result(ABC):
 
     def to_json(self) -> str:
         """``to_dict`` as JSON, as ``--json`` prints it; NaN and infinity become null."""
-        return json.dumps(clean(self.to_dict()), indent=2, ensure_ascii=False)
+        return printable_json(clean(self.to_dict()), indent=2)
 
     def print(self, console: "Console | None" = None) -> None:
         """Onto the terminal (or another rich console)."""
@@ -252,6 +259,48 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         return "".join(table.renamed(self.called).html() for table in self.tables())
+
+
+def _harmless(value: Any) -> Any:
+    return plain_lines(value) if isinstance(value, str) else tuple(map(_harmless, value))
+
+
+def printable_json(value: Any, **options: Any) -> str:
+    r"""JSON that a terminal can show: what cannot be printed is escaped, and is the same value.
+
+    >>> printable_json("ρ \u202e \x9b")
+    '"ρ \\u202e \\u009b"'
+    """
+    text = json.dumps(value, ensure_ascii=False, **options)
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n " else json.dumps(c).strip('"') for c in text)
+
+
+def csv_text(frame: "pl.DataFrame") -> str:
+    r"""A frame as CSV: no invisible characters, no cell that a spreadsheet would execute.
+
+    The one way in which this package writes CSV; ``reading.tables`` takes the apostrophe off again.
+
+    >>> import polars as pl
+    >>> csv_text(pl.DataFrame({"model": ["=1+1", "a\u202eb"], "top1": [-0.5, 1.0]}))
+    "model,top1\n'=1+1,-0.5\nab,1.0\n"
+    """
+    import polars as pl
+    import polars.selectors as cs
+
+    def guarded(texts: pl.Series) -> pl.Series:
+        odd = texts.str.contains(r"[\p{C}\p{Zl}\p{Zp}]")
+        if odd.any():
+            texts = texts.map_elements(plain_lines, return_dtype=pl.String)
+        return texts.str.replace(f"({FORMULA})", "'${1}")
+
+    names = guarded(pl.Series(frame.columns, dtype=pl.String)).to_list()
+    texts = frame.with_columns(cs.by_dtype(pl.Null, pl.Categorical, pl.Enum).cast(pl.String))
+    texts = texts.with_columns(cs.string().map_batches(guarded, return_dtype=pl.String))
+    if len(set(names)) == len(names):
+        texts.columns = names
+    return texts.write_csv()
 
 
 def readable(text: str, called: Mapping[str, str]) -> str:

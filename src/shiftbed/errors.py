@@ -22,6 +22,10 @@ EXTRAS = {
 """Which extra of this package brings a library."""
 
 
+FORMULA = r"^[=+\-@\t\r]"
+"""How a cell begins that a spreadsheet takes for a formula: CSV has an apostrophe before it."""
+
+
 class InputError(ValueError):
     """Input that cannot be used: one line saying what was wrong, where, and what was expected.
 
@@ -56,6 +60,15 @@ def plain(text: str) -> str:
         return text
     kept = (c if c.isprintable() or category(c) == "Zs" else " " * c.isspace() for c in text)
     return "".join(kept)
+
+
+def plain_lines(text: str) -> str:
+    r"""``plain``, line by line: for texts of our own that are broken into lines.
+
+    >>> plain_lines("a\u202eb\nc")
+    'ab\nc'
+    """
+    return "\n".join(plain(line) for line in text.split("\n"))
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> InputError:

@@ -35,6 +35,11 @@ _FINAL = (
     NotImplementedError,
 )
 """What trying again does not help."""
+_VERSIONS = (
+    *("ETag", "etag", "checksum", "Content-MD5", "Digest", "mtime", "LastModified"),
+    *("Last-Modified", "created", "version_id"),
+)
+"""What file systems call that which changes with a file's content."""
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs"}
 
 
@@ -184,7 +189,8 @@ def there(place: str | Path) -> bool:
 def local(place: str | Path, what: str = "") -> Path:
     """A path of this machine for a file or folder to read; fetched first if it is a URL.
 
-    What is there is fetched once, and again only when it has changed on the other side.
+    What is there is fetched once, and again when it has changed on the other side, or when the
+    other side does not say.
     """
     url = url_of(place)
     if url is None:
@@ -203,9 +209,13 @@ def local(place: str | Path, what: str = "") -> Path:
     if not entries:
         raise InputError(f"{said}: no such file or folder")
     stamp = hashlib.sha256(url.encode())
+    versioned = True
     for name, one in sorted(entries.items()):
-        known = [one.get(k) for k in ("ETag", "etag", "checksum", "size", "mtime", "LastModified")]
-        stamp.update(repr((name, known, one.get("created") if not any(known) else "")).encode())
+        known = [one.get(k) for k in _VERSIONS]
+        versioned = versioned and any(known)
+        stamp.update(repr((name, one.get("size"), known)).encode())
+    if not versioned:  # nothing says whether it has changed: fetched each time it is asked for
+        stamp.update(os.urandom(16))
     place_of = cache_folder() / "fetched" / stamp.hexdigest()[:32]
     target = place_of / (path.rpartition("/")[2] or "root")
     if not target.exists():

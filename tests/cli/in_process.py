@@ -16,4 +16,6 @@ def shiftbed(*arguments, cwd):
     error = done.exception if isinstance(done.exception, InputError) else None
     assert error is not None or isinstance(done.exception, SystemExit | None), done.exception
     code = 2 if error is not None else done.exit_code
-    return SimpleNamespace(returncode=code, stdout=done.stdout, stderr=str(error or ""))
+    return SimpleNamespace(
+        returncode=code, stdout=done.stdout, stderr=str(error or ""), output=done.output
+    )

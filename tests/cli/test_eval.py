@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from PIL import Image
 
 import shiftbed as sb
 from shiftbed.results.stores import verify_store
+from tests.cli.in_process import shiftbed as in_process
 
 MODEL = """
 import numpy as np
@@ -31,7 +33,7 @@ def shiftbed(folder, *arguments):
         capture_output=True,
         text=True,
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(folder)},
+        env=os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
         timeout=180,
     )
 
@@ -216,3 +218,91 @@ def test_bad_input_gets_one_line(folder, arguments, message):
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert message in line
+
+
+SMALL = COLOURS[5:]
+
+
+def test_several_models_at_once(folder):
+    """Each as if alone; test sets come after the models."""
+    models = ("python:colour_models:colours", "python:colour_models:turned")
+    done = shiftbed(folder, "eval", *models, "images", "--store", "kept", *SMALL)
+    assert done.returncode == 0, done.stderr
+    found = {one["model"]: one["settings"][0]["value"] for one in json.loads(done.stdout)["models"]}
+    assert list(found) == list(models)
+    for model in models:
+        alone = shiftbed(folder, "eval", model, "images", "--store", "alone", *SMALL)
+        assert json.loads(alone.stdout)["settings"][0]["value"] == found[model]
+    scored = json.loads(shiftbed(folder, "score", "kept", "--json").stdout)["settings"]
+    assert {one["model"]: one["value"] for one in scored} == found
+    for option in (["--name", "x"], ["--weights", "w.pt"], ["--check"]):
+        refused = shiftbed(folder, "eval", *models, "images", *option)
+        assert refused.returncode == 2
+        assert refused.stderr == f"shiftbed: {option[0]} goes with one model, not with 2\n"
+    nothing = shiftbed(folder, "eval", *models)
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert "give a test set after the models" in nothing.stderr
+
+
+def test_how_a_test_set_is_read(folder):
+    """A manifest with unusual columns, its root elsewhere, its classes in an order of their own."""
+    rows = [
+        (f"{name}/{i}.png", word)
+        for name, word in (("a_red", "zinnober"), ("b_green", "moss"), ("c_blue", "sea"))
+        for i in range(20)
+    ]
+    table = "path,colour,other\n" + "".join(f"{path},{word},0\n" for path, word in rows)
+    (folder / "lists").mkdir()
+    (folder / "lists" / "list.csv").write_text(table)
+    (folder / "names.txt").write_text("zinnober\nmoss\nsea\n")
+    how = ("--label-column", "colour", "--root", "images", "--classes", "names.txt")
+    line = ("eval", "python:colour_models:colours", "lists/list.csv", "--store", "kept", *SMALL)
+    done = shiftbed(folder, *line, *how, "--labels", "model")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["settings"][0]["value"] == 1.0
+    sorted_names = shiftbed(
+        folder, *line[:3], "--store", "other", *SMALL, *how[:4], "--labels", "model"
+    )  # moss, sea, zinnober: every label is another colour's
+    assert json.loads(sorted_names.stdout)["settings"][0]["value"] == 0.0
+    python = sb.evaluate(
+        sb.model(lambda x: x.mean(axis=(2, 3)), name="c", size=32),
+        folder / "lists" / "list.csv",
+        reading={
+            "label_column": "colour",
+            "root": folder / "images",
+            "classes": ["zinnober", "moss", "sea"],
+        },
+        labels={"labels": "model"},
+    )
+    assert python.frame["value"].to_list() == [1.0]
+    wrong = shiftbed(folder, *line, "--label-column", "color")
+    assert wrong.returncode == 2
+    assert "color" in wrong.stderr
+
+
+def test_a_summary_with_the_next_command(folder, monkeypatch):
+    """After a run of a minute (none here), or on a terminal; the command it names works."""
+    from shiftbed.cli import running
+
+    monkeypatch.setattr(running, "MINUTE", 0.0)
+    monkeypatch.syspath_prepend(str(folder))
+    loud = [one for one in COLOURS if one != "--json"]
+    done = in_process(*loud, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    said = next(one for one in done.output.splitlines() if "Next: " in one)
+    assert re.match(r"1 cell kept in kept, 60 images at [\d,]+/s\. Next: shiftbed score kept", said)
+    following = said.partition("Next: shiftbed ")[2].split()
+    assert in_process(*following, cwd=folder).returncode == 0
+    other = [*loud, "--store", "other"]
+    quiet = in_process(*other, "--quiet", cwd=folder)
+    assert quiet.returncode == 0
+    assert "Next: " not in quiet.output
+
+
+def test_a_share_that_keeps_everything_says_so(folder):
+    for name in ("a_red", "b_green", "c_blue"):
+        for i in range(1, 20):
+            (folder / "images" / name / f"{i}.png").unlink()
+    done = json.loads(shiftbed(folder, *COLOURS, "--share", "0.1").stdout)
+    (notes,) = done["notes"].values()
+    assert notes == ["a share of 0.1 keeps all 3 images: at least one of each class"]

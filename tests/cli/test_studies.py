@@ -77,25 +77,25 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestFactors:
     def test_json_is_what_the_analysis_finds(self, shiftbed: Callable, study: Path) -> None:
-        code, out, _ = shiftbed("factors", study, "--bootstrap", 20, "--json")
+        code, out, _ = shiftbed("factors", study, "--bootstrap", 40, "--json")
         assert code == 0
         found = json.loads(out)
         assert found["metrics"] == METRICS
         assert found["n"] == 240
-        expected = factor_analysis(network_table(open_pairs(str(study))), bootstrap=20)
+        expected = factor_analysis(network_table(open_pairs(str(study))), bootstrap=40)
         assert found["factors"] == expected.k
         loadings = [row["loading"] for row in found["loadings"]]
         np.testing.assert_allclose(loadings, expected.loadings.ravel())
         assert all(row["low"] <= row["high"] for row in found["loadings"])
         assert len(found["eigenvalues"]) == 16
         assert found["by_parallel"] >= 3
-        assert found["resampled"] == {"unit": "model", "units": 80, "draws": 20}
+        assert found["resampled"] == {"unit": "model", "units": 80, "draws": 40}
 
     def test_table_files_and_figure(self, shiftbed: Callable, study: Path, tmp_path: Path) -> None:
         for suffix in ("csv", "parquet", "json"):
             path = tmp_path / f"found.{suffix}"
             code, out, err = shiftbed(
-                *("factors", study, "--factors", 3, "--bootstrap", 10, "-o", path),
+                *("factors", study, "--factors", 3, "--bootstrap", 40, "-o", path),
                 *("--rotation", "varimax"),
                 *(("--figure", tmp_path / "found.svg") if suffix == "csv" else ()),
             )
@@ -113,7 +113,7 @@ class TestFactors:
         """Test sets as columns: ImageNet-A, -R and -Sketch have a factor of their own."""
         code, out, err = shiftbed(
             *("factors", "imagenet-testbed-2020", "--columns", "settings"),
-            *("--metric", "ood:error", "--bootstrap", 10, "--json"),
+            *("--metric", "ood:error", "--bootstrap", 40, "--json"),
         )
         assert code == 0, err
         found = json.loads(out)
@@ -217,7 +217,7 @@ class TestPatterns:
         for draw in ("scatters", "counts"):
             figure = tmp_path / f"{draw}.svg"
             code, out, err = shiftbed(
-                *("patterns", study, "--classes", "10", "--bootstrap", 10, "--groups"),
+                *("patterns", study, "--classes", "10", "--bootstrap", 40, "--groups"),
                 *("architecture", "-o", tmp_path / "p.csv", "--figure", figure, "--draw", draw),
             )
             assert code == 0, err
@@ -230,7 +230,7 @@ class TestPatterns:
 
     def test_sizes_can_be_given(self, shiftbed: Callable, study: Path) -> None:
         sizes = [o for name in "abcxy" for o in ("--images", f"{name}=1000")]
-        _, out, _ = shiftbed("patterns", study, *sizes, "--bootstrap", 10, "--json")
+        _, out, _ = shiftbed("patterns", study, *sizes, "--bootstrap", 40, "--json")
         notes = [p["note"] or "" for p in json.loads(out)["pairs"]]
         assert not any("sizes are unknown" in note for note in notes)
 
@@ -303,7 +303,7 @@ def test_a_store_will_do(shiftbed: Callable, store: Path) -> None:
     assert (pair["pattern"], pair["n"], pair["note"]) == ("increasing", 30, None)
     metrics = [f"{w}:{m}" for w in ("id", "corrupted", "ood") for m in ("error", "nll", "brier")]
     wanted = [option for name in metrics for option in ("--metric", name)]
-    code, out, err = shiftbed("factors", store, *wanted, "--bootstrap", 20, "--json")
+    code, out, err = shiftbed("factors", store, *wanted, "--bootstrap", 40, "--json")
     assert code == 0, err
     found = json.loads(out)
     assert (found["n"], found["factors"], found["by_parallel"]) == (30, 1, 1)

@@ -103,7 +103,9 @@ ELSEWHERE = {
     **dict.fromkeys(("eval", "run", "linear", "interpolate", "soup", "probe"), "runs networks"),
     **dict.fromkeys(("difficulty", "transfer"), "trains networks"),
     **dict.fromkeys(("captions", "corrupt", "consistency"), "makes test sets"),
-    **dict.fromkeys(("store scrub", "store export", "store import", "store twin"), "one line"),
+    **dict.fromkeys(
+        ("store scrub", "store compact", "store export", "store import", "store twin"), "one line"
+    ),
 }
 """Commands that no list of cheap ones has; what they print goes through the same tables."""
 FIRST = {

@@ -155,13 +155,13 @@ def test_a_run_begun_under_other_numbers_is_not_mixed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tree(tmp_path / "both", ["cat", "dog"], [1, 0])
     model = sb.model(knows(2), name="one", size=8, classes=["dog", "cat"])
-    sb.evaluate(model, str(folder), store="kept")
-    store = sb.evaluate(model, str(folder), store="kept").store
+    sb.evaluate(model, str(folder), store="kept", same=True)
+    store = sb.evaluate(model, str(folder), store="kept", same=True).store
     record = store.cell("one", "both")
     store.remove("one", "both")
     store.write_cell("one", "both", {**record, "classes_matched": None, "status": "running"})
     with pytest.raises(InputError, match="another way"):
-        sb.evaluate(model, str(folder), store="kept")
+        sb.evaluate(model, str(folder), store="kept", same=True)
 
 
 def test_attacks_see_the_matched_classes(tmp_path):

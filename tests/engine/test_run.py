@@ -16,6 +16,8 @@ from shiftbed.engine.run import plan, run_spec
 from shiftbed.engine.testbed_file import read_testbed_toml
 from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore, verify
+from shiftbed.store.compact import expand
+from shiftbed.store.names import cell_folder, part_name
 from tools.kill_fifty import kill_and_compare, make_testbed, predictions, start
 
 
@@ -37,7 +39,7 @@ def test_every_cell_is_predicted_once(testbed):
     assert summary.images == 4 * 2500
     store = PredictionStore(spec.store)
     assert verify(store) == []
-    assert store.parts("python:plain_models:bright", "a") == ranges(2500)
+    assert store.parts("python:plain_models:bright", "a") == [(0, 2500)]
 
 
 def test_the_second_run_has_nothing_to_do(testbed):
@@ -55,14 +57,18 @@ def test_only_what_is_missing_is_made_again(testbed):
     run_spec(spec)
     before = predictions(testbed.parent)
     store = PredictionStore(spec.store)
-    lost = f"predictions/model=python%3Aplain_models%3Adark/setting=b/part-{PART:010d}-"
-    (name,) = [n for n in store.files.below("predictions") if n.startswith(lost)]
-    store.files.remove(name)
-    assert [p.kind for p in verify(store)] == ["missing"]
+    key = ("python:plain_models:dark", "b")
+    expand(store, *key, ranges(2500))  # as it was before it was complete
+    store.files.remove(f"{cell_folder(*key)}/{part_name(PART, 2 * PART)}")
+    assert {p.kind for p in verify(store)} == {"missing"}
     cells, _ = plan(spec, store)
     assert [cell.missing for cell in cells if cell.missing] == [((PART, 2 * PART),)]
     assert run_spec(spec).images == PART
     assert predictions(testbed.parent) == before
+    store.files.remove(f"{cell_folder(*key)}/{part_name(0, 2500)}")
+    assert run_spec(spec).images == 2500
+    assert predictions(testbed.parent) == before
+    assert verify(store) == []
 
 
 def test_predictions_are_those_of_the_model(testbed):

@@ -5,9 +5,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import expit, logit
 
-from examples.imagenet_cifar10 import judged
+from examples.imagenet_cifar10 import findings, judged
 from examples.imagenet_cifar10.alike import dominance
 from examples.imagenet_cifar10.judged import HOLDS, NOT, OPEN, Answers, Figure, figure, verdict
 from examples.imagenet_cifar10.published import read_published
@@ -28,10 +29,11 @@ def jobs_of(profile, tmp_path):
 def test_thirty_networks_in_the_line_and_three_seeds_of_every_kind(profile, tmp_path):
     jobs = jobs_of(profile, tmp_path)
     counts = Counter(job.grid for job in jobs)
-    assert counts.pop("line") + counts.pop("line-wide") >= 30
+    line = {"line", "line-wide", "line-deep"}
+    assert sum(counts.pop(grid) for grid in line) >= 30
     assert min(counts.values()) >= 3
     fitted = {job.grid for job in jobs if job.in_fit_set != "none"}
-    assert fitted == {"line", "line-wide"}
+    assert fitted == line
 
 
 def test_the_full_profile_has_every_variant_of_the_paper(tmp_path):
@@ -51,6 +53,16 @@ def test_the_full_profile_has_every_variant_of_the_paper(tmp_path):
     (parent,) = {job.parent for job in kept}
     assert parent in {job.run for job in jobs if job.grid == "head-lite0"}
     assert said["whole-random"]["start"] == "random"
+
+
+def test_running_statistics_follow_short_runs():
+    """After 128 steps of pictures unlike ImageNet's a network answers by their statistics."""
+    pytest.importorskip("efficientnet_lite_pytorch")
+    from examples.imagenet_cifar10.nets import lite0_random
+
+    norms = [one for one in lite0_random().modules() if isinstance(one, torch.nn.BatchNorm2d)]
+    assert len(norms) > 40
+    assert all((1 - one.momentum) ** 128 < 0.01 for one in norms)
 
 
 def made(seed=0, models=6, line=8, n=4000, gain=0.0):
@@ -106,6 +118,14 @@ def test_dominance_is_that_of_the_package():
     expected = found.dominance[0, 1:].sum() / found.independent_dominance[0, 1:].sum()
     own = dominance(right[:1], right[1:], np.ones(200))
     np.testing.assert_allclose(own, 100 * expected)
+
+
+def test_what_ran_but_cannot_be_judged_is_not_called_not_run():
+    found = findings._along(made(), {}, {"head-lite0"})
+    said = {one["finding"]: one["verdict"] for one in found}
+    assert said["a head on ImageNet features: ρ peaks above 0"] == findings.BELOW
+    assert said["whole network from ImageNet weights: ρ peaks above 0"] == findings.NOT_RUN
+    assert said["squared error peaks as cross-entropy does"] == findings.NOT_RUN
 
 
 def test_published_answers_are_taken_row_by_row(tmp_path):

@@ -31,7 +31,7 @@ _STORE = (
     "store twin {s} --setting val --subset 0,1",
     "store import {s} answers.csv --setting val",
     "rank -t {s} --shift s --json",
-    "fit -t {s} --shift s --bootstrap 10",
+    "fit -t {s} --shift s --bootstrap 40",
     "place -t bed.parquet --from {s} --json",
     "similarity {s} --setting val --json",
     "estimate {s} --id val --ood v2",
@@ -46,14 +46,14 @@ _STORE = (
 _BED = (
     "testbeds show {b} --models --settings",
     "rank -t {b} --shift s --json",
-    "fit -t {b} --shift s --bootstrap 10 --json",
+    "fit -t {b} --shift s --bootstrap 40 --json",
     "place -t {b} --id val=0.7 --ood v2=0.6",
     "place -t {b} --model m2",
     "compare m1 m2 -t {b}",
     "groups -t {b}",
     "card m3 -t {b} -o out.html",
     "plan -t {b} --shift s --delta 0.05",
-    "patterns {b} --bootstrap 5 --json",
+    "patterns {b} --bootstrap 40 --json",
     "predictiveness {b} --bootstrap 100",
 )
 _TABLE = (

@@ -27,7 +27,7 @@ def test_the_page_says_what_was_found(tmp_path, imagenet):
     data, _ = data_of(tmp_path / "r.html")
     said = " ".join(one["text"] for one in data["findings"])
     assert f"{found.findings.out_of_line['model'].n_unique()} models are out of line" in said
-    assert "ytbb (ID accuracies range over 4.0 points only)" in said
+    assert "YTBB-Robust, anchor frames (ID accuracies range over 4.0 points only)" in said
     line = next(s for s in data["shifts"] if s["name"] == "imagenet-v2")
     assert line["line"]["slopes"][0] == pytest.approx(0.9217, abs=1e-4)
     assert line["pattern"] == "increasing"
@@ -96,8 +96,7 @@ def test_own_models_among_published_ones(tmp_path, imagenet):
     assert not data["models"]["in_fit_set"][-1]
     assert data["models"]["columns"]["testbed"][-1] == "own"
     assert any(
-        text.startswith("mine: ρ in points on imagenet-v2 +")
-        for _, text in found.findings.sentences
+        text.startswith("mine: ρ in points on ImageNetV2 +") for _, text in found.findings.sentences
     )
     line = imagenet.fit("imagenet-v2", bootstrap=0)
     assert found.frame["slopes"][0].to_list() == pytest.approx(list(line.weights))

@@ -2,6 +2,8 @@
 
 import io
 import os
+import tempfile
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -70,3 +72,11 @@ def test_what_the_footer_promises_is_bounded(monkeypatch):
     monkeypatch.setattr("shiftbed.reading.files.MOST_COLUMNS", 1)
     with pytest.raises(InputError, match="2 columns"):
         read_frame(parquet(), "a")
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no /dev/shm here")
+def test_a_pipe_in_memory_is_none_of_the_shells():
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        os.mkfifo(Path(folder, "pipe"))
+        with pytest.raises(InputError, match="not a file but a pipe"):
+            read_file(Path(folder, "pipe"))

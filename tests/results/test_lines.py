@@ -131,7 +131,7 @@ def test_what_was_not_evaluated_is_named(imagenet):
         (lambda bed: fit(bed, id=["val"], ood="greyscale", full_id=True), "already uses"),
         (lambda bed: fit(bed, id=["val", "greyscale"], ood="imagenet-a", knee=0.5), "one ID set"),
         (lambda bed: fit(bed, "imagenet-v2", knee=76), "knee must be"),
-        (lambda bed: fit(bed, "imagenet-v2", bootstrap=-1), "must not be negative"),
+        (lambda bed: fit(bed, "imagenet-v2", bootstrap=-1), "at least 40 resamples"),
         (lambda bed: fit(bed, "imagenet-v2", on_boundary="skip"), "raise, drop or clip"),
         (lambda bed: fit(bed, "imagenet-v2", choose_ids=True), "two or more ID settings"),
         (

@@ -93,7 +93,7 @@ def test_what_cannot_be_classified() -> None:
 
 
 def test_a_study_of_pairs_in_memory() -> None:
-    found = patterns([LINE, LOST], classes={"two": 10}, images={"a": 5000, "b": 5000}, bootstrap=20)
+    found = patterns([LINE, LOST], classes={"two": 10}, images={"a": 5000, "b": 5000}, bootstrap=40)
     assert found.frame["pattern"].to_list() == ["increasing", "horizontal"]
     assert found.to_dict()["counts"] == found.counts.to_dicts()
     assert [len(table.rows) for table in found.tables()] == [2, len(found.counts), 2]

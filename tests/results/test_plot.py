@@ -9,10 +9,11 @@ import pytest
 
 from shiftbed.analysis.intervals import pearson
 from shiftbed.errors import InputError
-from shiftbed.figures.charts import Curves, Dots, Heatmap, Panels, Plane
+from shiftbed.figures.charts import Bars, Curves, Dots, Heatmap, Panels, Plane, Scatter
 from shiftbed.page import save
 from shiftbed.records import Shift
 from shiftbed.results.correlation import correlate
+from shiftbed.results.effects import effects
 from shiftbed.results.plot import CHARTS, Source, chart, gallery, open_source
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
 from shiftbed.testbed import published
@@ -234,3 +235,44 @@ def test_variants_of_one_model_alone() -> None:
     assert set(made.names) < set(every.names)
     with pytest.raises(InputError, match="among those asked for"):
         chart("imagenet-testbed-2020", "relative", "imagenet-v2", only="model=resnet50")
+
+
+def test_a_line_of_logits_is_a_curve_on_linear_axes() -> None:
+    """andreassen2021, Figure 2b: the same models and line, drawn back."""
+    scaled, made = (
+        chart("imagenet-testbed-2020", "scatter", "imagenet-v2", draw=draw)
+        for draw in (None, "linear")
+    )
+    assert isinstance(made, Scatter)
+    assert isinstance(scaled, Scatter)
+    assert made.equations == scaled.equations
+    assert made.x_axis.low > 0.0
+    assert made.x_axis.at(0.5) == 0.5
+    (line,) = made.trends
+    odds = np.exp(0.92172 * np.log(line.x / (1 - line.x)) - 0.49472)
+    np.testing.assert_allclose(line.predicted, odds / (1 + odds), atol=1e-4)
+    bend = np.diff(line.predicted) / np.diff(line.x)
+    assert bend.max() > 1.1 * bend.min()
+
+
+def test_triplets_of_models_id_and_ood(source: Source) -> None:
+    """andreassen2021, Figure 20: how often all of three are right is at most any one's accuracy."""
+    made = chart(source, "similarity", "natural", draw="triplets")
+    assert isinstance(made, Dots)
+    assert len(set(made.names)) == 4
+    all_right = [x for name, x in zip(made.names, made.x, strict=True) if name.startswith("3")]
+    assert max(all_right) <= source.testbed.accuracy("val").max()
+
+
+def test_metrics_by_group_and_the_effect_of_a_recipe() -> None:
+    """wenzel2022, Figures S2 and 5: a row per task; differences with their sides."""
+    by_task = chart("robustnets-2022", "predictiveness", by="task")
+    assert isinstance(by_task, Heatmap)
+    assert by_task.rows == ("robustnets-2022",)
+    sides: Any = {"column": "augmentation", "of": ["augmix"], "against": "clean"}
+    made = chart("robustnets-2022", "effects", draw="differences", **sides)
+    assert isinstance(made, Bars)
+    table = effects("robustnets-2022", **sides | {"against": ["clean"]}).frame
+    assert sorted(np.ravel(made.values)) == pytest.approx(sorted(table["mean"].to_list()))
+    with pytest.raises(InputError, match="needs --column"):
+        chart("robustnets-2022", "effects", draw="differences")

@@ -36,9 +36,9 @@ CALLS = {
     ),
     "predictors": lambda store, pairs: sb.predictors(ood=["cifar10.1"], bootstrap=0),
     "factors": lambda store, pairs: sb.factors(
-        PUBLISHED, columns="settings", metric=["ood:error"], bootstrap=5
+        PUBLISHED, columns="settings", metric=["ood:error"], bootstrap=40
     ),
-    "patterns": lambda store, pairs: sb.patterns(pairs, bootstrap=5),
+    "patterns": lambda store, pairs: sb.patterns(pairs, bootstrap=40),
     "effects": lambda store, pairs: sb.effects(
         pairs, column="augmentation", of=["AugMix"], against=["none"]
     ),

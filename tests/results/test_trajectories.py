@@ -47,7 +47,9 @@ def store(tmp_path_factory):
             store.write_part(name, setting, 0, part_from_logits(logits[:1024], labels[:1024]))
             for part in range(1, -(-N // 1024)):
                 rows = slice(1024 * part, 1024 * (part + 1))
-                store.write_part(name, setting, part, part_from_logits(logits[rows], labels[rows]))
+                store.write_part(
+                    name, setting, 1024 * part, part_from_logits(logits[rows], labels[rows])
+                )
             store.write_cell(name, setting, {"status": "complete"})
         about[name] = info
 

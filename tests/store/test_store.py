@@ -62,7 +62,7 @@ class TestEveryPlace:
 
     def test_missing_ranges(self, store):
         fill(store)
-        assert store.missing("timm:resnet18", "val", [(0, 40), (40, 60)]) == [(40, 60)]
+        assert store.missing("timm:resnet18", "val", [(0, 40), (40, 60), (40, 90)]) == [(40, 90)]
         assert not store.complete("other", "val")
 
     def test_other_examples_under_the_same_name_are_refused(self, store):

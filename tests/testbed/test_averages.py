@@ -10,7 +10,7 @@ import shiftbed as sb
 from shiftbed.catalogue.test_sets import CORRUPTIONS
 from shiftbed.evaluation.attacks import PRESET_GROUPS, PRESETS
 from shiftbed.evaluation.perturbations import spelled_out
-from shiftbed.records import Perturbation, Setting
+from shiftbed.records import Perturbation, Setting, Shift
 from shiftbed.results.correlation import correlate
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
 from shiftbed.testbed import read_testbed, write_testbed
@@ -204,3 +204,19 @@ def test_a_store_of_ones_own_has_them(store):
     assert found["n"].to_list() == [3]
     chart = sb.plot(store, "other", chart="synthetic", against="fog", ax=None)
     assert chart.get_xlabel() == f"ρ on {bed.title_of('val+fog')} (points)"
+
+
+def test_a_mean_is_about_the_models_that_its_id_sets_shifts_are_about():
+    """The corruptions of a domain are asked of the networks trained on it, as its OOD sets are."""
+    bed = bed_of([corrupted("fog", 3), corrupted("snow", 3)])
+    about = {"kind": "natural-dataset", "source": ("val",), "task": "t", "validation": "checked"}
+    one, two = (
+        Shift(name=f"to-{i}", target=f"ood-{i}", fit_on="training_data=t/val", **about)
+        for i in range(2)
+    )
+    (mean,) = with_averages(replace(bed, shifts=(one, two))).shifts[2:]
+    assert mean.target == "val+avg_2_corruptions:3"
+    assert (mean.trained_on, mean.task, mean.validation) == ("t/val", "t", "checked")
+    other = replace(two, fit_on="training_data=t/other")
+    (mean,) = with_averages(replace(bed, shifts=(one, other))).shifts[2:]
+    assert (mean.trained_on, mean.task, mean.validation) == (None, "", "")

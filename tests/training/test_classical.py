@@ -5,12 +5,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+import skops.io
 from PIL import Image
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -338,3 +340,23 @@ class TestProcesses:
         named = {run.partition("-")[0]: why for run, why in summary.failed.items()}
         # the covariance of so few images is singular
         assert set(named) == {"QuadraticDiscriminantAnalysis"}, named
+
+
+def test_an_estimator_is_written_alike_every_time(tmp_path):
+    """Two processes: objects lie elsewhere in memory, and it is later."""
+    code = (
+        "import sys, numpy as np, skops.io; from sklearn.svm import SVC; "
+        "from shiftbed.training.classical import _repeatable; "
+        "x = np.random.default_rng(0).normal(size=(30, 4)); y = np.arange(30) % 3; "
+        "pad = [object() for _ in range(int(sys.argv[1]))]; "
+        "sys.stdout.buffer.write(_repeatable(skops.io.dumps(SVC(gamma=0.5).fit(x, y))))"
+    )
+    made = [
+        subprocess.run([sys.executable, "-c", code, pad], capture_output=True, check=True).stdout
+        for pad in ("10", "100000")
+    ]
+    assert made[0] == made[1]
+    found = skops.io.loads(made[0], trusted=skops.io.get_untrusted_types(data=made[0]))
+    x = np.random.default_rng(0).normal(size=(30, 4))
+    expected = SVC(gamma=0.5).fit(x, np.arange(30) % 3)
+    np.testing.assert_array_equal(found.decision_function(x), expected.decision_function(x))

@@ -101,12 +101,14 @@ class TestIdentity:
             augmentation='"none"',
             kind='"intervention"',
             in_fit_set='"none"',
+            backbone='"resnet50.tv_in1k"',
             evaluate='["test"]',
             checkpoints='{keep = "last"}',
         )
         (same,) = jobs(tmp_path, spelled)
         assert same.id == one.id
         assert (same.kind, same.keep, same.evaluate) == ("intervention", "last", ("test",))
+        assert (same.backbone, one.backbone) == ("resnet50.tv_in1k", None)
         for key, value in {
             "seed": "1",
             "epochs": "3",
@@ -152,6 +154,9 @@ class TestErrors:
             (changed(checkpoints="{evry = 1}"), "did you mean 'every'"),
             (changed(evaluate='["tset"]'), "did you mean 'test'"),
             (changed(in_fit_set='"last"'), "unknown in_fit_set 'last'"),
+            (changed(backbone='"resnet50"'), "ambiguous in timm; say which: resnet50.a1_in1k"),
+            (changed(backbone='"resnet50.tv_in2k"'), "did you mean 'resnet50.tv_in1k'"),
+            (changed(backbone='["resnet50.tv_in1k"]'), "unknown backbone in timm"),
             (changed(augmentation="3"), "augmentation must be a name"),
             (changed(augmentation='{name = "flip", q = 0.1}'), "key in augmentation 'flip' 'q'"),
             (changed(objective='"cross-entrpy"'), "did you mean 'cross-entropy'"),

@@ -1,6 +1,7 @@
 """Accuracies as fractions, exact binomial intervals about them, and other small statistics."""
 
 from functools import lru_cache
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,23 @@ def check_level(level: float, what: str = "level") -> float:
     if not 0.0 < level < 1.0:
         raise InputError(f"{what} must lie between 0 and 1 (such as 0.95), got {level!r}")
     return float(level)
+
+
+def check_draws(draws: int, level: float, what: str = "bootstrap") -> int:
+    """Resamples for a percentile interval: none, or enough for both of its ends to be drawn.
+
+    The ends are quantiles (1 ∓ level)/2, so that fewer than 2/(1 − level) resamples have none.
+
+    >>> check_draws(40, 0.95), check_draws(0, 0.95)
+    (40, 0)
+    """
+    least = ceil(2.0 / (1.0 - check_level(level)) - 1e-9)
+    if draws != 0 and draws < least:
+        raise InputError(
+            f"{what} must be 0 (no interval) or at least {least} resamples for a "
+            f"{100 * level:g} % interval, got {draws}"
+        )
+    return draws
 
 
 def check_fractions(values: ArrayLike, what: str = "accuracy") -> Floats:

@@ -62,6 +62,8 @@ class PairTable:
     """Which checkpoint of a run is its network: the last, or one chosen on ID data."""
     shift_type: str = ""
     """What the ID and the OOD set show: ``artificial → real`` (Appendix A.4)."""
+    classes: int | None = None
+    """Classes of the OOD set, where they are known: chance is one of them."""
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.models), len(self.metrics)):

@@ -16,6 +16,7 @@ from shiftbed.places import local
 from shiftbed.reading.tables import decode, read_bytes, read_delimited
 
 _LIMIT = 1 << 26
+_LONGEST = 1000
 """The largest class file, in bytes."""
 _EXPECTED = (
     "expected .csv with columns name and synonyms, .json {name: [synonyms]} or a list, or .txt "
@@ -67,6 +68,8 @@ def _checked(path: Path, classes: Iterable[CaptionClass]) -> tuple[CaptionClass,
     for number, one in enumerate(found):
         if not any(character.isalnum() for character in one.name):
             raise InputError(f"{path}: class {number} has no name")
+        if any(len(name) > _LONGEST for name in one.names):
+            raise InputError(f"{path}: a name of class {number} is over {_LONGEST} characters long")
         if seen.setdefault(one.name, number) != number:
             raise InputError(f"{path}: class {one.name!r} is there twice")
     return found

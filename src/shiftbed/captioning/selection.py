@@ -4,7 +4,6 @@ Every image has a rank, a keyed hash of its identity; a class's test images are 
 smallest ranks. Which file or line a row is on plays no part, so neither does the order of rows.
 """
 
-import csv
 import io
 import os
 import tarfile
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from shiftbed.atomic import write_atomically
 from shiftbed.captioning.classes import CaptionClass
 from shiftbed.captioning.sources import is_tar
+from shiftbed.display import csv_text
 from shiftbed.errors import InputError
 
 Ranks = NDArray[np.uint64]
@@ -238,13 +238,10 @@ def _check_paths(rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    frame = pl.DataFrame(list(rows), schema=list(header), orient="row", infer_schema_length=None)
+    as_before = frame.with_columns(pl.col(pl.Boolean).cast(pl.String).str.to_titlecase())
     with write_atomically(path) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
-        text.flush()
-        text.detach()
+        file.write(csv_text(as_before).encode())
 
 
 def _write_tar(path: Path, images: Sequence[dict[str, Any]], paths: Sequence[Path]) -> None:

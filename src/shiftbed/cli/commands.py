@@ -20,6 +20,7 @@ from typer.models import CommandInfo, ParameterInfo
 import shiftbed as sb
 from shiftbed.cli import options as opt
 from shiftbed.cli.output import call, check_files, pairs, show, write_table
+from shiftbed.errors import InputError
 from shiftbed.places import shown_place
 
 _SEVERAL = {Sequence, Iterable, Collection, Mapping, list}
@@ -182,5 +183,9 @@ class Commands(TyperGroup):
         return self.lazy[name].built(name) if name in self.lazy else self.commands[name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        for before, word in zip(["", *args], args, strict=False):
+            option = before if before.startswith("-") else "an argument"
+            if word == "" or (word.startswith("--") and word.find("=") == len(word) - 1):
+                raise InputError(f"{word[:-1] or option} is empty: give it a value or leave it out")
         name, found, left = super().resolve_command(ctx, args)
         return name, self.full(name) if name in self.lazy else found, left

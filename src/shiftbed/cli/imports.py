@@ -66,7 +66,7 @@ import_ = Command(
         Argument(
             metavar="FILES",
             help="Tables of accuracies (CSV, TSV, JSON, JSONL, Parquet), wide or long; timm or "
-            "open_clip result files; .npz predictions per image.",
+            "open_clip result files; .npz predictions, logits or probabilities per image.",
         ),
     ],
     name="The testbed's name.",
@@ -124,7 +124,7 @@ captions = Command(
     output=Option("--output", "-o", help="Folder for the test set."),
     min_matches=Option(help="Fewest matches of a class.", min=1),
     per_class=Option(help="Test images per class.", min=1),
-    seed="Seed of the draw.",
+    seed=Option(help="Seed of the draw.", min=0),
     **dict.fromkeys(("text_column", "tags_column", "id_column"), _COLUMN),
     progress=None,
 )
@@ -172,6 +172,14 @@ def gc(
 
 
 @store.command()
+def compact(store: opt.Store, json: opt.AsJson = False) -> None:
+    """Put what is complete into few, large files; a run does it by itself where it is enough."""
+    from shiftbed.results.stores import compact_store
+
+    show(compact_store(store), json)
+
+
+@store.command()
 def export(
     store: opt.Store,
     output: Path = Option(..., "--output", "-o", help="A .npz or .csv file."),
@@ -188,14 +196,22 @@ def export(
 @store.command("import")
 def import_predictions(
     store: opt.Store,
-    files: list[Path] = Argument(help=".npz or .csv files of predictions."),
+    files: list[Path] = Argument(
+        help=".npz (top1, logits or probabilities) or .csv files of predictions."
+    ),
     setting: str | None = Option(None, help="The setting they are of (default: the file's name)."),
+    shift: list[str] | None = Option(
+        None, help="NAME=ID:OOD or NAME=ID+ID2:OOD: a shift to remember, for reports and lines."
+    ),
 ) -> None:
     """Import predictions per image into a store."""
     from shiftbed.importing.exchange import import_predictions
 
-    count = import_predictions(store, files, setting=setting)
+    shifts = _shifts(shift or [], "--shift")
+    count = import_predictions(store, files, setting=setting, shifts=shifts)
     print(f"{store}: {count} cells imported")
+    if shifts:
+        print(f"Next: shiftbed report {store} -o report.html")
 
 
 @store.command()

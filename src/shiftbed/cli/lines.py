@@ -62,14 +62,17 @@ fit = Study(
     weighted="Weigh baseline models by their test-set sizes.",
     by="One line per value of this column of models.",
     choose_ids="Which of several --id to control for? Collinearity.",
-    bootstrap="Resamples of the models for the band.",
+    bootstrap=Option(help="Resamples of the models for the band.", min=0),
 )
 rank = Study(
     "Rank a testbed's models by effective robustness on a shift (or on all, without --shift).",
     only="Show only these models: COLUMN=PATTERN.",
     by="Sort by effective, relative, p_value or target.",
     most=Option(
-        "--most", "-n", help="How many rows; 0 for all (default 15; JSON has all with --with)."
+        "--most",
+        "-n",
+        help="How many rows; 0 for all (default 15; JSON has all with --with).",
+        min=0,
     ),
 )
 compare = Study(

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import typer
 from typer import Option
 
+from shiftbed.atomic import DISK_ERRORS
 from shiftbed.cli import (
     catalogue,
     imports,
@@ -131,6 +132,10 @@ def _give_up(error: Exception) -> NoReturn:
     """The last resort: one line, and where the rest is."""
     if isinstance(error, WriteError | Unreachable):
         print(f"shiftbed: {' '.join(plain(str(error)).split())}", file=sys.stderr)
+        sys.exit(1)
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"shiftbed: {plain(where)}{error.strerror}", file=sys.stderr)
         sys.exit(1)
     said = f"{type(error).__name__}: {brief(error)}"
     try:

@@ -13,12 +13,26 @@ from shiftbed.errors import InputError
 TESTBED = "imagenet-testbed-2020"
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON instead of a table.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no hints: the result only.")]
 AllowCode = Annotated[
     bool,
     Option(
         "--allow-code",
         help="Execute code that files name: python: in a testbed.toml, a recipe.toml or a run's "
         "folder. Without it they are refused.",
+    ),
+]
+Fresh = Annotated[
+    bool,
+    Option(
+        "--fresh", help="Compute again what the store has, also of a model that has been changed."
+    ),
+]
+Same = Annotated[
+    bool,
+    Option(
+        "--same",
+        help="Take what the store has where it cannot be known if the model is still the same.",
     ),
 ]
 Level = Annotated[float, Option(help="Confidence level of intervals.")]
@@ -46,9 +60,6 @@ Pairs = Annotated[
         help="A published testbed's name, a testbed file, a prediction store, or a plain file "
         "(CSV, Parquet, JSON) with the columns task, id, ood, model, where, metric and value."
     ),
-]
-ModelName = Annotated[
-    str, Argument(metavar="MODEL", help="A model, such as timm:resnet18 or onnx:FILE.")
 ]
 NameInStore = Annotated[str | None, Option(help="The model's name in the store.")]
 Weights = Annotated[Path | None, Option(help="A local file of weights.")]
@@ -79,8 +90,8 @@ SHARED: dict[str, Any] = {
     "figure": Annotated[Path, Option(help="Draw it: .png, .svg, .pdf or .html.")],
     "level": "Confidence level of intervals.",
     "most": Option("--most", "-n", help="How many rows to print.", min=1),
-    "bootstrap": "Resamples for intervals.",
-    "seed": "Seed of the resampling.",
+    "bootstrap": Option(help="Resamples for intervals.", min=0),
+    "seed": Option(help="Seed of the resampling.", min=0),
     "testbed": Option("--testbed", "-t", help="A published testbed's name, or a testbed file."),
     "shift": Option("--shift", "-s", help="A shift of the testbed."),
     "shifts": Shifts,

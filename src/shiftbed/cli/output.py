@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from shiftbed.display import Result
+from shiftbed.display import Result, csv_text
 from shiftbed.errors import InputError
 from shiftbed.places import shown_place, url_of
 
@@ -74,7 +74,7 @@ def write_table(frame: "pl.DataFrame", path: str | Path) -> None:
     """Write a polars table to the kind of file its name ends in, atomically.
 
     NaN becomes null in all three: an empty cell in CSV. JSON is a list of rows. CSV has lists of
-    texts with semicolons between them, and refuses other lists.
+    texts with semicolons between them, and refuses other lists; see ``display.csv_text``.
     """
     import polars as pl
     import polars.selectors as cs
@@ -92,7 +92,7 @@ def write_table(frame: "pl.DataFrame", path: str | Path) -> None:
         if suffix == ".parquet":
             plain.write_parquet(file, compression="zstd")
         elif suffix == ".csv":
-            plain.with_columns(cs.by_dtype(pl.Null).cast(pl.String)).write_csv(file)
+            file.write(csv_text(plain).encode())
         else:
             file.write(plain.write_json().encode())
 

@@ -45,19 +45,24 @@ plot = Silent(
         ...,
     ),
     ax=None,
-    by="One line per value of this column.",
+    by="One line per value of this column; of predictiveness, what makes the rows: task, kind, "
+    "shift-type or a column.",
     colour="Column that colours the models.",
     highlight="Models to mark and name.",
-    label="How many of the models out of line (q ≤ 0.05) to name.",
+    label=Option(help="How many of the models out of line (q ≤ 0.05) to name.", min=0),
     level="Level of the models' error bars.",
     only="Draw only these models: COLUMN=PATTERN.",
     models=Option("--models", help="Draw only this model; repeatable."),
     run="Draw only this run's trajectory; repeatable.",
-    against="The shift on the x axis of a synthetic chart (default: the best correlated).",
+    against="The shift on the x axis of a synthetic chart (default: the best correlated); of "
+    "effects, the value of --column to compare with.",
     all="The whole grid: every model in every setting, all severities.",
-    draw="Which drawing: of a plane space or projections, of trajectories rho, share or largest, "
-    "of predictiveness matrix, scores or transfer, of patterns counts or scatters, of "
-    "effects architectures or difficulty; the first is the default.",
+    draw="Which drawing: of a scatter scaled or linear (axes), of a plane space or projections, of "
+    "trajectories rho, share or largest, of similarity dominance or triplets, of predictiveness "
+    "matrix, scores or transfer, of patterns counts or scatters, of effects architectures, "
+    "difficulty, differences or head; the first is the default.",
+    column="Recipe column that effects compare, such as augmentation.",
+    of="Its values on one side of effects; --against is the other.",
     over="Column to draw the largest ρ of trajectories over.",
     xlim=Read("LOW,HIGH of the x axis, accuracies such as 0.5,0.9.", _ends),
     ylim=Read("LOW,HIGH of the y axis, likewise.", _ends),

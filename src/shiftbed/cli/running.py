@@ -3,6 +3,7 @@
 ``corrupt`` writes corrupted test sets.
 """
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,12 @@ from shiftbed.cli import options as opt
 from shiftbed.cli.commands import Command
 from shiftbed.cli.imports import class_indices
 from shiftbed.cli.output import call, show, values
-from shiftbed.cli.progress import Progress, progress
+from shiftbed.cli.progress import MINUTE, Progress, progress
+from shiftbed.display import counted
 from shiftbed.errors import InputError
+from shiftbed.places import shown_place
+
+_COLUMN = "The column, array or field of {}, where the usual names do not decide."
 
 
 def run(
@@ -31,6 +36,9 @@ def run(
     on_unreadable: opt.Unreadable = None,
     dry_run: bool = Option(False, "--dry-run", help="List what is left to do, and an estimate."),
     allow_code: opt.AllowCode = False,
+    fresh: opt.Fresh = False,
+    same: opt.Same = False,
+    quiet: opt.Quiet = False,
     json: opt.AsJson = False,
 ) -> None:
     """Run a testbed: every model in every setting. The same command again continues."""
@@ -40,14 +48,18 @@ def run(
 
         show(left_to_do(testbed), json)
         return
-    with Progress(quiet=json) as bars:
-        done = call(sb.run, given, dry_run=None, report=bars.part, announce=bars.cells)
+    with Progress(quiet=json or quiet) as bars:
+        own = {"dry_run": None, "quiet": None, "report": bars.part, "announce": bars.cells}
+        done = call(sb.run, given, **own)
     show(done, json, failed=done.incomplete)
 
 
 def eval_(
-    model: opt.ModelName,
-    test_sets: list[str] = Argument(help="Folders, .npz, .csv, .tar …, or NAME@DIR."),
+    models: list[str] = Argument(
+        metavar="MODEL… TEST_SET…",
+        help="Models, such as timm:resnet18 or onnx:FILE, then test sets: folders, .npz, .csv, "
+        ".tar …, or NAME@DIR.",
+    ),
     store: Path = Option(Path("store"), help="Where predictions are kept (and found again)."),
     name: opt.NameInStore = None,
     weights: opt.Weights = None,
@@ -56,6 +68,16 @@ def eval_(
     device: opt.Device = "cpu",
     precision: str = Option("float32", help="float32, bfloat16 or float16."),
     on_unreadable: opt.Unreadable = None,
+    classes: str | None = Option(
+        None,
+        help="The test sets' classes in order: a file with a name per line, or imagenet-1k.",
+    ),
+    image_column: str | None = Option(None, help=_COLUMN.format("images")),
+    label_column: str | None = Option(None, help=_COLUMN.format("labels")),
+    group_column: str | None = Option(None, help=_COLUMN.format("groups")),
+    id_column: str | None = Option(None, help=_COLUMN.format("ids")),
+    root: Path | None = Option(None, help="Where the paths in a .csv or .tsv start."),
+    layout: str | None = Option(None, help="NHWC or NCHW, where an array's shape allows both."),
     preprocessing: list[str] | None = Option(
         None, help="KEY=VALUE: change the model's own, such as interpolation=bicubic."
     ),
@@ -107,11 +129,24 @@ def eval_(
     metrics: opt.Metrics = None,
     level: opt.Level = 0.95,
     allow_code: opt.AllowCode = False,
+    fresh: opt.Fresh = False,
+    same: opt.Same = False,
+    quiet: opt.Quiet = False,
     json: opt.AsJson = False,
 ) -> None:
-    """Evaluate one model on test sets; predictions are kept, and found again the next time."""
+    """Evaluate models on test sets; predictions are kept, and found again the next time."""
     from shiftbed.engine.plan import ModelSpec
     from shiftbed.evaluation.models.registry import name_of
+
+    lines, test_sets = _models_first(models)
+    if len(lines) > 1:
+        alone = {"--name": name, "--weights": weights, "--check": check or None}
+        for option in (key for key, value in alone.items() if value is not None):
+            raise InputError(f"{option} goes with one model, not with {len(lines)}")
+    columns = {"image_column": image_column, "label_column": label_column}
+    columns |= {"group_column": group_column, "id_column": id_column, "classes": classes}
+    reading: dict[str, Any] = columns | {"root": root, "layout": layout}
+    reading = {key: value for key, value in reading.items() if value is not None}
 
     opening: dict[str, Any] = {} if weights is None else {"weights": str(weights)}
     if preprocessing:
@@ -121,17 +156,23 @@ def eval_(
         if len(test_sets) != 1:
             raise InputError("--check takes one test set: the ID set of the published accuracy")
         running |= {"published": published, "images": images, "allow_code": allow_code}
-        show(sb.check(model, test_sets[0], **running, **opening), json)
+        images_to_check = sb.TestSet.open(test_sets[0], **reading) if reading else test_sets[0]
+        show(sb.check(lines[0], images_to_check, **running, **opening), json)
         return
     running |= {"batch_size": batch_size, "backend": backend, "on_unreadable": on_unreadable}
     running |= {"corruptions": corruptions, "attacks": attacks, "share": share, "seed": seed}
     running |= {"frost": frost, "keep_logits": keep_logits, "store": store, "metrics": metrics}
-    with Progress(quiet=json) as bars:
+    with Progress(quiet=json or quiet) as bars:
         done = call(
             sb.evaluate,
             running,
-            models=[ModelSpec(source=model, name=name or name_of(model), options=opening)],
+            models=[
+                ModelSpec(source=one, name=name or name_of(one), options=opening) for one in lines
+            ],
+            reading=reading or None,
             allow_code=allow_code,
+            fresh=fresh,
+            same=same,
             test_sets=test_sets,
             attack_options=values(attack_options, "--attack-option"),
             labels=_labels(subset, class_map, how, labels, policy, through),
@@ -139,7 +180,36 @@ def eval_(
             report=bars.part,
             announce=bars.cells,
         )
+    if not (json or quiet) and (sys.stderr.isatty() or done.summary.seconds >= MINUTE):
+        print(_summary(done.summary, store), file=sys.stderr)
     show(done, json, failed=done.incomplete)
+
+
+def _models_first(words: list[str]) -> tuple[list[str], list[str]]:
+    """Models and test sets: the first word is a model, and so are those after it that begin so.
+
+    >>> _models_first(["timm:resnet18", "onnx:own.onnx", "images/val", "digits.npz:faint"])
+    (['timm:resnet18', 'onnx:own.onnx'], ['images/val', 'digits.npz:faint'])
+    """
+    from shiftbed.evaluation.models.registry import kinds
+
+    known, count = kinds(), 1
+    while count < len(words) and words[count].partition(":")[0] in known and ":" in words[count]:
+        count += 1
+    if count == len(words):
+        raise InputError("give a test set after the models: a folder, .npz, .csv, .tar or NAME@DIR")
+    return words[:count], words[count:]
+
+
+def _summary(summary: Any, store: Path) -> str:
+    """How an evaluation ended, and what can be done next."""
+    cells = counted(len(summary.complete), "cell")
+    speed = summary.images_per_second if summary.seconds >= MINUTE else None
+    rate = f", {summary.images:,} images at {speed:,.0f}/s" if speed else ""
+    return (
+        f"{cells} kept in {shown_place(store)}{rate}. "
+        f"Next: shiftbed score {shown_place(store)} --metric top5 --metric ece"
+    )
 
 
 score = Command("Score a store: any metric of any cell, from the predictions kept.")
@@ -193,6 +263,7 @@ def corrupt(
     workers: int = Option(1, help="Worker processes.", min=1),
     sheet: Path | None = Option(None, help="Draw the contact sheet into this file instead."),
     image: Path | None = Option(None, help="The picture on the sheet."),
+    quiet: opt.Quiet = False,
     json: opt.AsJson = False,
 ) -> None:
     """Write an ImageNet-C-style tree NAME/SEVERITY/CLASS/FILE. The same command again continues."""
@@ -214,8 +285,8 @@ def corrupt(
         raise InputError("--image goes with --sheet")
     if as_is and size != SIZE:
         raise InputError("--as-is keeps the size of every picture: give no --size")
-    own = {"as_is": None, "sheet": None, "size": None if as_is else size}
+    own = {"as_is": None, "sheet": None, "quiet": None, "size": None if as_is else size}
     function = partial(sb.corrupt, size=None) if as_is else sb.corrupt
-    with progress(quiet=json) as report:
+    with progress(quiet=json or quiet) as report:
         made = call(function, given, **own, report=report)
     show(made, json, failed=made.unreadable)

@@ -126,8 +126,8 @@ effects = Study(
     "ID sets and OOD sets), id-set or pair.",
     select="Metric that chooses networks, with architectures.",
     over="Average architectures over pairs (Table 2, default) or tasks.",
-    bootstrap="Resamples for intervals (default: 1000).",
-    seed="Seed of the resampling (default: 0).",
+    bootstrap=Option(help="Resamples for intervals (default: 1000).", min=0),
+    seed=Option(help="Seed of the resampling (default: 0).", min=0),
 )
 
 
@@ -229,7 +229,7 @@ estimate = Study(
     ],
     labelled="Another shift with labels (a setting where there is one file, else a file); two or "
     "more give agreement-on-the-line its interval.",
-    seed="Seed of the draw of --labels.",
+    seed=Option(help="Seed of the draw of --labels.", min=0),
 )
 mix = Study(
     """Classifiers made of stored predictions: mixed ones on the chord, majority votes; their ρ.

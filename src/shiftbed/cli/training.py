@@ -26,6 +26,7 @@ def train(
     address: opt.Address = None,
     store: Path | None = Option(None, help="Where predictions go, instead of the recipe's store."),
     allow_code: opt.AllowCode = False,
+    quiet: opt.Quiet = False,
     json: opt.AsJson = False,
 ) -> None:
     """Train what a recipe describes. The same command again continues where it stopped."""
@@ -35,8 +36,9 @@ def train(
 
         show(planned_jobs(recipe, grids=grids or []), json)
         return
-    with RunProgress(quiet=json) as bars:
-        done = call(sb.train, given, dry_run=None, report=bars.part, announce=bars.runs)
+    with RunProgress(quiet=json or quiet) as bars:
+        own = {"dry_run": None, "quiet": None, "report": bars.part, "announce": bars.runs}
+        done = call(sb.train, given, **own)
     show(done, json, failed=done.failed)
 
 

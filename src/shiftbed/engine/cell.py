@@ -6,13 +6,11 @@ training, mixes of weights and the pipeline check all end here.
 
 import hashlib
 import json
-import os
-import platform
-import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +27,21 @@ from shiftbed.engine.plan import (
     SettingPlan,
     Task,
     opened_store,
+    ranges,
 )
+from shiftbed.engine.provenance import provenance
 from shiftbed.engine.shared_backbone import answered, on_shared, part_features, parts_of
 from shiftbed.errors import InputError
 from shiftbed.evaluation.backends import Backend, choose_backend, with_halving
 from shiftbed.evaluation.models import Model, TorchModel, resolve
-from shiftbed.evaluation.models.dependencies import dependencies
+from shiftbed.evaluation.models.checkpoints import digest
+from shiftbed.evaluation.models.dependencies import dependencies, watched
 from shiftbed.evaluation.perturbations import NotApplicable, Perturbing
 from shiftbed.evaluation.predict import Pixels, part_of, predict_part
 from shiftbed.labels import LabelPolicy
 from shiftbed.places import local
 from shiftbed.store import PredictionStore, StoredTestSet
+from shiftbed.store.compact import expand
 
 FILES = ("onnx", "torch", "sklearn")
 
@@ -146,15 +148,18 @@ def prepare(
     options: Mapping[str, Any],
     images: int | None = None,
     shared: bool = False,
+    fresh: bool = False,
 ) -> dict[str, Any]:
     """Write the cell's record before it starts: what will run, on what, with which backend.
 
     A cell begun earlier keeps its backend and options, so that continuing gives the same bytes.
     ``images``: how many the model will see in all, over all its cells. ``shared``: whether others
-    have the same backbone; all answer from its features then, which are torch's.
+    have the same backbone; all answer from its features then, which are torch's. ``fresh``: what
+    is there is forgotten, once the model has been opened.
     """
-    old = store.cell(model.name, setting.id)
+    old = None if fresh else store.cell(model.name, setting.id)
     if old is not None and "backend" in old:
+        expand(store, model.name, setting.id, ranges(len(open_setting(setting).stored)))
         if old.get("status") == "failed" or old.get("unreadable"):  # those are tried again
             again = {key: value for key, value in old.items() if key != "error"}
             store.write_cell(model.name, setting.id, again | {"status": "running"})
@@ -173,6 +178,10 @@ def prepare(
     else:
         chosen, report = _choose(opened, given, there, images or len(there.stored))
     described = opened.describe()
+    unknown = unknowable(model)
+    if opened.facts.get("undeclared"):
+        files = ", ".join(opened.facts["undeclared"][:3])
+        unknown = f"it loads {files}, which its source does not name"
     record = {
         "status": "running",
         "backend": chosen,
@@ -188,11 +197,14 @@ def prepare(
         "classes_matched": how_matched(there),
         "fingerprint": there.stored.fingerprint,
         "identity": identity(model, given, setting.perturb),
-        "depends_on": dependencies(model.source) if isinstance(model.source, str) else {},
+        "depends_on": depends_on(model),
+        **({} if unknown is None else {"identity_unknown": unknown}),
         "n": len(there.stored),
-        **_provenance(),
+        **provenance(),
         **model.details,
     }
+    if fresh and store.cell(model.name, setting.id) is not None:
+        store.remove(model.name, setting.id)
     return store.begin_cell(model.name, setting.id, record)
 
 
@@ -239,28 +251,56 @@ def identity(
         if "weights" in model.options:
             contents.append(_digest(str(model.options["weights"])))
         parts = [prefix, contents, query, given]
-        others = dependencies(model.source) if whole else {}
-        if others:
-            parts.append({"files": others})
+    others = depends_on(model) if whole else {}
+    if others:
+        parts.append({"files": others})
     if perturb is not None:
         parts.append(perturb.describe())
-    text = json.dumps(parts, sort_keys=True)
+    text = json.dumps(parts, sort_keys=True, default=str)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def depends_on(model: ModelSpec) -> dict[str, str]:
+    """SHA-256 by name of the files that a model depends on besides its own and its weights."""
+    found = dependencies(model.source if isinstance(model.source, str) else model.source.spec or "")
+    for key in ("classes", "templates"):
+        given = model.options.get(key)
+        if isinstance(given, str | Path) and (file := local(given)).is_file():
+            found[f"{key}: {file.name}"] = digest(file)
+    return found
+
+
+def unknowable(model: ModelSpec) -> str | None:
+    """Why it cannot be known what a model is before it is opened; None where it can.
+
+    Weights are known by content, a line by the files behind it; code of this process is not.
+    """
+    source = model.source
+    if "identity" in model.details or not isinstance(source, Model) or source.spec is not None:
+        return None
+    if source.fingerprint is None:
+        return "it is a function of this process"
+    if isinstance(source, TorchModel):
+        for part in source.module.modules():
+            if not _installed(type(part).__module__):
+                return f"the code of its class {type(part).__name__} is of this process"
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _installed(module: str) -> bool:
+    """Whether a module belongs to an installed package, whose version is in the record."""
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names or top == "shiftbed":
+        return top != "__main__"
+    file = getattr(sys.modules.get(top), "__file__", None) or ""
+    return bool({"site-packages", "dist-packages"} & set(Path(file).parts))
 
 
 def _digest(path: str) -> str:
     """Hash of a file's bytes; of its name where it cannot be read (opening it will say why)."""
     file = local(path)
-    if not file.is_file():
-        return file.name
-    about = file.stat()
-    return _digest_of(str(file), about.st_size, about.st_mtime_ns, about.st_ino)
-
-
-@lru_cache(maxsize=4096)
-def _digest_of(path: str, *seen: int) -> str:
-    with Path(path).open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+    return digest(file) if file.is_file() else file.name
 
 
 _models = Kept()
@@ -283,7 +323,15 @@ def open_model(model: ModelSpec, options: Mapping[str, Any], shared: bool = Fals
     key = (source, json.dumps(given, sort_keys=True, default=str), identity(model, options))
 
     def opened() -> tuple[Model, float]:
-        found = resolve(source, **given, origin=model.origin)
+        if "python:" in source:
+            with watched(source) as undeclared:
+                found = resolve(source, **given, origin=model.origin)
+                side = found.preprocessing
+                found.logits(np.zeros((1, side.channels, *side.size), np.float32))
+            if undeclared:
+                found = replace(found, facts={**found.facts, "undeclared": undeclared})
+        else:
+            found = resolve(source, **given, origin=model.origin)
         on = on_shared(found) if shared else found
         return on, 1.0 if on is found else LIGHT
 
@@ -347,38 +395,3 @@ class _Halving:
 
     def logits(self, pixels: Pixels) -> NDArray[np.float32]:
         return self._run(pixels)
-
-
-@lru_cache(maxsize=1)
-def _provenance() -> dict[str, Any]:
-    """Versions, commit and hardware, for the record."""
-    return {"versions": dict(_versions()), "commit": _commit(), "hardware": _hardware()}
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    yield "python", platform.python_version()
-    names = ("shiftbed", "numpy", "torch", "timm", "open_clip_torch", "onnxruntime", "pillow")
-    for name in (*names, "scikit-learn"):
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:
-            continue
-
-
-def _commit() -> str | None:
-    """The commit of the working directory, if it is a git checkout."""
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=60, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
-
-
-def _hardware() -> dict[str, Any]:
-    return {
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "processors": os.cpu_count(),
-    }

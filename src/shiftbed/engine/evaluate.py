@@ -197,6 +197,7 @@ def evaluate(
     share: float | None = None,
     seed: int = 0,
     labels: Mapping[str, Any] | None = None,
+    reading: Mapping[str, Any] | None = None,
     shifts: Sequence[Shift] | None = None,
     store: str | Path | PredictionStore | None = None,
     name: str = "eval",
@@ -208,6 +209,8 @@ def evaluate(
     report: Report = lambda done: None,
     announce: Announce = lambda cells: None,
     allow_code: bool = False,
+    fresh: bool = False,
+    same: bool = False,
     **options: Any,
 ) -> Evaluated:
     """Evaluate models on test sets, clean and perturbed; what is in the store is not run again.
@@ -217,10 +220,14 @@ def evaluate(
     the first is the ID set of a shift to each other one, unless ``shifts`` says otherwise.
     ``corruptions`` and ``attacks`` are texts (``"fog:3"``, ``"pgd-linf:2/255"``) or objects; every
     test set is evaluated clean, too. ``labels`` is a label policy as in ``[[settings]]`` of a
-    testbed.toml: ``{"subset": [1, 5]}``, ``{"map": {…}}``, ``{"through": "imagenet"}``. With
-    ``store=None`` predictions stay in memory. ``allow_code`` executes code that files name
-    (``run:FOLDER`` of a network of somebody's own), which is refused otherwise. The frame has
-    ``metrics``; ``score`` has any others. ``options`` are ``batch_size``, ``backend``, ``device``,
+    testbed.toml: ``{"subset": [1, 5]}``, ``{"map": {…}}``, ``{"through": "imagenet"}``.
+    ``reading`` is how test sets given as paths are read: ``classes``, ``label_column``, ``root``
+    and the other options of ``open_test_set``. With ``store=None`` predictions stay in memory.
+    ``allow_code`` executes code that files name
+    (``run:FOLDER`` of a network of somebody's own), which is refused otherwise. Where the store has
+    answers and it cannot be known if they are this model's (a function, a module of one's own
+    code), ``fresh`` computes again and ``same`` takes what is there. The frame has ``metrics``;
+    ``score`` has any others. ``options`` are ``batch_size``, ``backend``, ``device``,
     ``precision``, ``top``, ``keep_logits``, ``threads``, ``on_unreadable``.
 
     >>> import numpy as np
@@ -243,7 +250,7 @@ def evaluate(
     wanted |= {"attack_options": dict(attack_options)} if attack_options else {}
     wanted |= {"frost": str(frost)} if frost is not None else {}
     table = {**(labels or {}), "seed": seed} | ({} if share is None else {"share": share})
-    images = images_of(test_sets)
+    images = images_of(test_sets, reading or {})
     clean = [plan_setting(one, table) for one in images]
     settings = tuple(one for base in clean for one in expand(base, wanted))
     natural = _shifts(clean) if shifts is None else tuple(shifts)
@@ -258,7 +265,14 @@ def evaluate(
     return finished(
         spec,
         run_spec(
-            spec, runner=runner, workers=workers, address=address, report=report, announce=announce
+            spec,
+            runner=runner,
+            workers=workers,
+            address=address,
+            report=report,
+            announce=announce,
+            fresh=fresh,
+            same=same,
         ),
         metrics=metrics,
         level=level,
@@ -307,7 +321,8 @@ def run(
 ) -> Ran:
     """Run a testbed.toml: every model in every setting. The same call again continues.
 
-    ``allow_code`` executes what the file names as ``python:``, which is refused otherwise.
+    ``allow_code`` executes what the file names as ``python:``, which is refused otherwise. Further
+    options: those of ``evaluate``, ``fresh`` and ``same`` among them, and ``shard``.
     """
     if isinstance(testbed, RunSpec) and allow_code:
         raise InputError("allow_code goes with a testbed.toml; a plan says it of each model")
@@ -392,14 +407,20 @@ def _models(given: Sequence[Any], allow_code: bool) -> tuple[ModelSpec, ...]:
     return tuple(found)
 
 
-def images_of(given: Any) -> "list[TestSetSpec | TestSet]":
-    """One or several test sets or paths, as the engine opens them."""
+def images_of(
+    given: Any, reading: Mapping[str, Any] | None = None
+) -> "list[TestSetSpec | TestSet]":
+    """One or several test sets or paths, as the engine opens them; ``reading`` is for paths."""
     from shiftbed.engine.catalogue_settings import known_test_set
     from shiftbed.evaluation.data import TestSet
 
     found: list[TestSetSpec | TestSet] = []
     for one in _several(given):
         if isinstance(one, TestSet | TestSetSpec):
+            if reading:
+                raise InputError(
+                    f"test set {one.name!r} is open already: {', '.join(reading)} too late"
+                )
             found.append(one)
             continue
         if not isinstance(one, str | Path):
@@ -409,8 +430,9 @@ def images_of(given: Any) -> "list[TestSetSpec | TestSet]":
             )
         path = str(one)
         specs = [other for other in found if isinstance(other, TestSetSpec)]
-        known = known_test_set(path, None, others=specs)
-        found.append(known or TestSetSpec(name=set_name(path), path=path))
+        known = known_test_set(path, None, reading, others=specs)
+        plain = TestSetSpec(name=set_name(path), path=path, options=dict(reading or {}))
+        found.append(known or plain)
     names = [one.name for one in found]
     for twice in {name for name in names if names.count(name) > 1}:
         raise InputError(f"two test sets have the same name, {twice!r}")

@@ -142,6 +142,11 @@ def _open(plan: SettingPlan) -> tuple[TestSet, StoredTestSet, LabelPolicy | None
         test_set, labels = test_set.subset(inside), labels[inside]
     if one.share is not None:
         rows = balanced_subset(labels, one.share, one.seed, test_set.examples)
+        if one.share < 1 and len(rows) == len(labels):
+            said = (
+                f"a share of {one.share:g} keeps all {len(rows)} images: at least one of each class"
+            )
+            test_set = replace(test_set, notes=(*test_set.notes, said))
         test_set, labels = test_set.subset(rows), labels[rows]
     stored = stored_test_set(one, test_set, labels)
     if isinstance(images, TestSetSpec) and images.clean is not None:

@@ -7,7 +7,7 @@ to another process.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from shiftbed.errors import InputError, unknown
@@ -111,13 +111,16 @@ class TestSetSpec:
 
         return open_test_set(self.path, name=self.clean or self.name, **self.options)
 
-    @property
+    @cached_property
     def key(self) -> tuple[Any, ...]:
-        """Equal for the same images: a file that was replaced has another one."""
-        path = Path(self.path)
-        about = path.stat() if path.is_file() else None
-        seen = None if about is None else (about.st_size, about.st_mtime_ns, about.st_ino)
-        return (type(self).__name__, self.path, self.clean or self.name, repr(self.options), seen)
+        """Equal for the same images: where a file was replaced, added or removed, another one.
+
+        Looked up once, so that a run sees one state of its files.
+        """
+        from shiftbed.evaluation.data.state import state_of
+
+        state = state_of(self.path, self.options)
+        return (type(self).__name__, self.path, self.clean or self.name, repr(self.options), state)
 
 
 def corrupted_copy(
@@ -188,6 +191,8 @@ class CellPlan:
     missing: tuple[Range, ...]
     backbone: str | None = None
     """What it has in common with other models of the run that share its backbone."""
+    untidy: bool = False
+    """Whether a killed run left files of it that are in others."""
 
     @property
     def key(self) -> tuple[str, str]:

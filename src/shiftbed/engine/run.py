@@ -2,8 +2,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, islice
 from typing import Any
 
 from shiftbed.engine.on_ray import on_ray
@@ -13,6 +14,7 @@ from shiftbed.engine.plan import (
     WARNING,
     CellPlan,
     Done,
+    ModelSpec,
     RunSpec,
     Task,
     TestSetSpec,
@@ -26,7 +28,12 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.foreign_code import check_code
 from shiftbed.places import path_of, url_of
 from shiftbed.store import PredictionStore
+from shiftbed.store.claims import Claims
+from shiftbed.store.compact import Overview, finish_cell, is_in_place, settle, tidy
+from shiftbed.store.store import not_in
 
+PAUSE = 1.0
+"""Seconds between looks at cells that another run is at work on."""
 RUNNERS = ("local", "processes", "ray")
 
 
@@ -57,15 +64,16 @@ class Summary:
 
 
 def plan(
-    spec: RunSpec, store: PredictionStore, *, write: bool = True
+    spec: RunSpec, store: PredictionStore, *, write: bool = True, fresh: bool = False
 ) -> tuple[list[CellPlan], dict[str, str]]:
     """All cells with their missing parts; settings that cannot be opened, with the reason.
 
-    ``write``: whether the store gets the test sets.
+    ``write``: whether the store gets the test sets. ``fresh``: all parts count as missing.
     """
     from shiftbed.engine.open_setting import open_setting
 
     cells, broken = [], {}
+    known = Overview(store)
     for setting in spec.settings:
         try:
             stored = open_setting(setting).stored
@@ -76,23 +84,35 @@ def plan(
             broken[setting.id] = str(error)
             continue
         for model in spec.models:
-            missing = store.missing(model.name, setting.id, ranges(n))
-            missing += _unread(store, model.name, setting.id)
+            record, there = known.look(model.name, setting.id)
+            if record is None and write:
+                known.clear(model.name, setting.id, ranges(n))
+            missing = ranges(n) if fresh else not_in(ranges(n), there)
+            if record is not None and there and not fresh:
+                missing += _unread(store, record, n)
             cells.append(
-                CellPlan(model=model, setting=setting, n=n, missing=tuple(sorted(missing)))
+                CellPlan(
+                    model=model,
+                    setting=setting,
+                    n=n,
+                    missing=tuple(sorted(set(missing))),
+                    untidy=known.is_untidy(model.name, setting.id),
+                )
             )
     cells.sort(key=lambda cell: [m.name for m in spec.models].index(cell.model.name))
     return cells, broken
 
 
-def _unread(store: PredictionStore, model: str, setting: str) -> list[tuple[int, int]]:
+def _unread(store: PredictionStore, record: dict[str, Any], n: int) -> list[tuple[int, int]]:
     """Parts with images that could not be read: they are tried again."""
-    record = store.cell(model, setting)
-    if record is None or (record.get("status") == "complete" and not record.get("unreadable")):
+    if record.get("status") == "complete" and not record.get("unreadable"):
         return []
-    parts = store.parts(model, setting)
-    found = ((part, store.read_range(model, setting, part, ["class_1"])) for part in parts)
-    return [part for part, frame in found if frame["class_1"].null_count()]
+    found: list[tuple[int, int]] = []
+    for piece in store.pieces(record["model"], record["setting"], listed=True):
+        gaps = store.read_piece(piece, ["class_1"])["class_1"].is_null().arg_true()
+        rows = {piece.part[0] + int(row) for row in gaps}
+        found += [one for one in ranges(n) if any(one[0] <= row < one[1] for row in rows)]
+    return found
 
 
 def run_spec(
@@ -105,15 +125,21 @@ def run_spec(
     announce: Callable[[list[CellPlan]], None] = lambda cells: None,
     describe: bool = True,
     shard: str | None = None,
+    fresh: bool = False,
+    same: bool = False,
     **options: Any,
 ) -> Summary:
     """Run what is missing. The same call again continues exactly where this one stopped.
 
     A failing cell is recorded with its error and the rest goes on. ``describe``: whether the
     store's own record gets the plan's name, models and shifts. ``shard``: ``i/n`` runs every n-th
-    cell, beginning with the i-th; n such runs, wherever they are, do it all.
+    cell, beginning with the i-th; n such runs, wherever they are, do it all. Where it cannot be
+    known whether a model is the one whose answers are kept, one of ``fresh`` (compute again, of
+    every cell of this run) and ``same`` (take what is there) must say what to do.
     """
     first, step = shard_of(shard)
+    if fresh and same:
+        raise InputError("give one of fresh and same: compute again, or take what is there")
     if runner not in RUNNERS:
         raise unknown("runner", runner, RUNNERS)
     check_code(spec.code)
@@ -127,7 +153,7 @@ def run_spec(
         if describe:
             store.write_about(_about(spec, store.about()))
         summary = Summary()
-        cells, broken = plan(spec, store)
+        cells, broken = plan(spec, store, fresh=fresh)
         cells = cells[first::step]
         for name, why in broken.items():
             for model in spec.models:
@@ -135,27 +161,104 @@ def run_spec(
         announce([cell for cell in cells if cell.missing])
         clock = time.perf_counter()
         given = check_options(spec.options) | check_options(options)
-        cells = _same_models(store, cells, given, summary)
+        if not fresh:
+            cells = _same_models(store, cells, given, summary, same)
         cells = _with_backbones(cells, given)
-        ready = _prepare(store, cells, given, summary)
+        ready = _prepare(store, cells, given, summary, fresh, same)
         kept = spec.store
         if isinstance(kept, str) and url_of(kept) is None:
             kept = str(path_of(kept).absolute())  # workers may be elsewhere
-        todo = [task for cell in ready for task in tasks(cell, kept, given)]
-        left = Counter(task.key for task in todo)
         by_key = {cell.key: cell for cell in cells}
+        pending = {cell.key for cell in ready}
         for cell in cells:
-            if not left[cell.key]:
+            if cell.key not in pending:
                 _finish(store, cell, summary)
         gpus = str(given.get("device", "cpu")) != "cpu"
-        for done in _runner(runner, workers, address, gpus)(todo, _listener(summary, report)):
-            if done.error:
-                summary.failed.setdefault(done.key, done.error)
-            left[done.key] -= 1
-            if not left[done.key]:  # complete as soon as it is, for whoever looks at the store
-                _finish(store, by_key[done.key], summary)
+        run = _runner(runner, workers, address, gpus)
+        shared = _Shared(store, ready, lambda cell: tasks(cell, kept, given))
+        with shared.claims.kept():
+            while shared.waiting:
+                todo = shared.tasks()
+                some = list(islice(todo, 1))  # nobody is hired for nothing
+                for done in run(chain(some, todo), _listener(summary, report)) if some else ():
+                    if done.error:
+                        summary.failed.setdefault(done.key, done.error)
+                    if shared.is_last(done.key):  # complete at once, for whoever looks at the store
+                        _finish(store, by_key[done.key], summary)
+                        shared.release(done.key)
+                for key in shared.done_elsewhere():
+                    _finish(store, by_key[key], summary)
+                if shared.waiting:
+                    time.sleep(PAUSE)
         summary.seconds = time.perf_counter() - clock
-        return summary
+    settle(store)
+    return summary
+
+
+class _Shared:
+    """The cells of a run, which other runs on the same store may be at work on as well.
+
+    A cell is claimed when its first task is given out. One that another run has claimed waits until
+    that run has completed it, or is dead.
+    """
+
+    def __init__(
+        self,
+        store: PredictionStore,
+        cells: list[CellPlan],
+        cut: Callable[[CellPlan], Iterable[Task]],
+    ) -> None:
+        self.store, self.cut = store, cut
+        self.waiting = {cell.key: cell for cell in cells}
+        self.claims = Claims(store.files)
+        self.left: Counter[tuple[str, str]] = Counter()
+        self.finished: list[tuple[str, str]] = []
+
+    def tasks(self) -> Iterator[Task]:
+        """Tasks of the cells that can be claimed now, each when it is asked for."""
+        for key, cell in list(self.waiting.items()):
+            if not self.store.in_memory and not self.claims.take(_claim(key)):
+                continue
+            del self.waiting[key]
+            found = self._now(cell) if self.claims.others else cell
+            todo = list(self.cut(found))
+            self.left[key] = len(todo)
+            if not todo:
+                self.finished.append(key)
+                self.release(key)
+            yield from todo
+
+    def _now(self, cell: CellPlan) -> CellPlan:
+        """The cell with what is missing now: another run may have done some of it, or all."""
+        record, there = self.store.cell(*cell.key) or {}, self.store.there(*cell.key)
+        if record.get("status") == "complete" and not record.get("unreadable"):
+            return replace(cell, missing=())
+        again = [part for part in cell.missing if part in there] if record else []
+        missing = {*not_in(ranges(cell.n), there), *again}
+        return replace(cell, missing=tuple(sorted(missing)))
+
+    def is_last(self, key: tuple[str, str]) -> bool:
+        """Whether a task that is done was the last of its cell."""
+        self.left[key] -= 1
+        return not self.left[key]
+
+    def release(self, key: tuple[str, str]) -> None:
+        self.claims.release(_claim(key))
+
+    def done_elsewhere(self) -> list[tuple[str, str]]:
+        """Cells that another run has completed since this was last asked."""
+        if self.waiting:
+            for one in self.store.cells():
+                key = one["model"], one["setting"]
+                if key in self.waiting and one.get("status") == "complete":
+                    del self.waiting[key]
+                    self.finished.append(key)
+        found, self.finished = self.finished, []
+        return found
+
+
+def _claim(key: tuple[str, str]) -> str:
+    return f"{key[0]} on {key[1]}"
 
 
 def shard_of(text: str | None) -> tuple[int, int]:
@@ -209,7 +312,7 @@ def _listener(summary: Summary, report: Callable[[Done], None]) -> Callable[[Don
 
 def _runner(
     name: str, workers: int, address: str | None, gpus: bool
-) -> Callable[[list[Task], Callable[[Done], None]], Iterator[Done]]:
+) -> Callable[[Iterable[Task], Callable[[Done], None]], Iterator[Done]]:
     if name == "local":
         return in_process
     if name == "processes":
@@ -218,36 +321,64 @@ def _runner(
 
 
 def _same_models(
-    store: PredictionStore, cells: list[CellPlan], options: dict[str, Any], summary: Summary
+    store: PredictionStore,
+    cells: list[CellPlan],
+    options: dict[str, Any],
+    summary: Summary,
+    same: bool,
 ) -> list[CellPlan]:
-    """Leave out cells whose predictions are of another model under the same name."""
-    from shiftbed.engine.cell import identity
+    """Leave out cells whose predictions are, or may be, of another model under the same name."""
+    from shiftbed.engine.cell import depends_on, identity, unknowable
 
     models = {cell.model.name: cell.model for cell in cells}
     known = {name: identity(model, options) for name, model in models.items()}
+    doubts = {name: unknowable(model) for name, model in models.items()}
     kept = []
     for cell in cells:
-        record = store.cell(*cell.key) or {}
-        perturb = cell.setting.perturb
-        details = None if perturb is None else perturb.describe()
-        name = cell.model.name
-        own = known[name] if perturb is None else identity(cell.model, options, perturb)
-        if "identity" in record and "depends_on" not in record:  # as earlier versions kept it
-            own = identity(cell.model, options, perturb, whole=False)
-        if record.get("identity") in (None, own):
+        record = store.cell(*cell.key)
+        if record is None or "backend" not in record:
             kept.append(cell)
-        elif record.get("perturbation") != details:
+            continue
+        perturb, model = cell.setting.perturb, cell.model
+        details = None if perturb is None else perturb.describe()
+        own = known[model.name] if perturb is None else identity(model, options, perturb)
+        if "identity" in record and _earlier(record, model):
+            own = identity(model, options, perturb, whole=False)
+        doubt = doubts[model.name] or record.get("identity_unknown")
+        if record.get("identity") not in (None, own):
+            if record.get("perturbation") != details:
+                summary.failed[cell.key] = (
+                    f"the store has predictions in a setting called {cell.key[1]!r} with another "
+                    f"seed or other options of the perturbation ({difference(record, details)}); "
+                    "give this one another id"
+                )
+                continue
+            changed = _changed(record.get("depends_on") or {}, depends_on(model))
             summary.failed[cell.key] = (
-                f"the store has predictions in a setting called {cell.key[1]!r} with another seed "
-                f"or other options of the perturbation ({difference(record, details)}); give this "
-                "one another id"
+                f"the store has predictions of another model called {model.name!r} ({changed}); "
+                "give this one another name, or compute it again with --fresh (fresh=True)"
+            )
+        elif doubt and not same and store.parts(*cell.key):
+            summary.failed[cell.key] = (
+                f"the store has predictions, and it cannot be known if they are this model's: "
+                f"{doubt}; --same (same=True) takes them, --fresh (fresh=True) computes them again"
             )
         else:
-            summary.failed[cell.key] = (
-                f"the store has predictions of another model called {name!r} (other "
-                "weights, options or preprocessing); give this one another name"
-            )
+            kept.append(cell)
     return kept
+
+
+def _earlier(record: dict[str, Any], model: ModelSpec) -> bool:
+    """Whether a record's identity is as earlier versions made it: without code, or of objects."""
+    return "depends_on" not in record or (model.spec is None and not record["depends_on"])
+
+
+def _changed(then: dict[str, str], now: dict[str, str]) -> str:
+    """What differs of the files that a model depends on, in a few words."""
+    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    if not names:
+        return "other weights, options or preprocessing"
+    return f"changed: {', '.join(names[:3])}" + (f" and {len(names) - 3} more" * (len(names) > 3))
 
 
 _ALONE = ("timm", "torchvision", "open_clip", "hf", "onnx", "sklearn")
@@ -297,7 +428,12 @@ def _with_backbones(cells: list[CellPlan], options: dict[str, Any]) -> list[Cell
 
 
 def _prepare(
-    store: PredictionStore, cells: list[CellPlan], options: dict[str, Any], summary: Summary
+    store: PredictionStore,
+    cells: list[CellPlan],
+    options: dict[str, Any],
+    summary: Summary,
+    fresh: bool,
+    same: bool,
 ) -> list[CellPlan]:
     """Write every pending cell's record; a model that cannot be opened fails its cells."""
     from shiftbed.engine.cell import prepare
@@ -321,6 +457,7 @@ def _prepare(
                     options,
                     images=images[cell.model.name],
                     shared=cell.backbone is not None,
+                    fresh=fresh or (not same and _empty(store, cell)),
                 )
             except NotApplicable as error:  # this cell only
                 why = str(error)
@@ -335,15 +472,23 @@ def _prepare(
     return ready
 
 
+def _empty(store: PredictionStore, cell: CellPlan) -> bool:
+    """Whether a cell was begun, has no answers and may have been another model's."""
+    record = store.cell(*cell.key)
+    doubtful = record is not None and "backend" in record and record.get("identity") is None
+    return doubtful and not store.parts(*cell.key)
+
+
 def _finish(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
     if cell.key in summary.failed:
         _record_failure(store, cell, summary)
     elif store.complete(*cell.key):
         summary.complete.append(cell.key)
         record = store.cell(*cell.key) or {}
-        if record.get("status") != "complete":
-            _complete(store, cell, record, summary)
-            record = store.cell(*cell.key) or {}
+        if record.get("status") != "complete" or not is_in_place(store, *cell.key):
+            record = _complete(store, cell, record, summary)
+        elif cell.missing or cell.untidy:  # another process was faster, or killed
+            tidy(store, *cell.key)
         lost = len(record.get("unreadable", ()))
         if lost > MOST_UNREADABLE * cell.n:
             summary.unreadable[cell.key] = (
@@ -354,7 +499,7 @@ def _finish(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
 
 def _complete(
     store: PredictionStore, cell: CellPlan, record: dict[str, Any], summary: Summary
-) -> None:
+) -> dict[str, Any]:
     prefix = f"{cell.key[0]} on {cell.key[1]}: unreadable: "
     unreadable = [note.removeprefix(prefix) for note in summary.notes if note.startswith(prefix)]
     alarm = f"{cell.key[0]} on {cell.key[1]}: {WARNING}"
@@ -367,7 +512,8 @@ def _complete(
         kept["unreadable"] = sorted(set(unreadable))
     if warnings:
         kept["warnings"] = sorted({*record.get("warnings", []), *warnings})
-    store.write_cell(*cell.key, kept)
+    finish_cell(store, *cell.key, kept)
+    return kept
 
 
 def _record_failure(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, ClassVar, Protocol
 
@@ -66,14 +67,12 @@ def in_processes(
 ) -> Iterator[Done]:
     """On worker processes of this machine, each with its share of the threads."""
     context = mp.get_context("spawn")
-    todo = deque((task, 0) for task in tasks)
-    total = len(todo)
-    crew = [_hire(context, threads) for _ in range(min(workers, total))]
-    finished = 0
+    todo = _Todo(tasks)
+    crew = [_hire(context, threads) for _ in range(workers) if todo]
     try:
         for worker in crew:
             _assign(worker, todo)
-        while finished < total:
+        while any(worker.task is not None for worker in crew):
             ready = wait([w.pipe for w in crew] + [w.process.sentinel for w in crew])
             for worker in list(crew):
                 if worker.pipe not in ready and worker.process.sentinel not in ready:
@@ -83,26 +82,43 @@ def in_processes(
                     crew.remove(worker)
                     if worker.task is not None:
                         if worker.tries + 1 >= TRIES:
-                            finished += 1
                             why = f"its worker died {TRIES} times"
                             yield Done(key=worker.task.key, error=why)
                         else:
-                            todo.appendleft((worker.task, worker.tries + 1))
-                    if todo or finished < total:
+                            todo.again(worker.task, worker.tries + 1)
+                    if todo:
                         replacement = _hire(context, threads)
                         crew.append(replacement)
                         _assign(replacement, todo)
                 elif isinstance(done, Done):
-                    finished += 1
                     worker.task = None
+                    yield done  # before the next task is chosen: it may depend on what is done
                     _assign(worker, todo)
-                    yield done
     finally:
         for worker in crew:
             worker.pipe.close()
             worker.process.join(timeout=5)
             if worker.process.is_alive():
                 worker.process.kill()
+
+
+class _Todo:
+    """Tasks as they are asked for, and those to be tried again before all others."""
+
+    def __init__(self, tasks: Iterable[Work]) -> None:
+        self.tasks = iter(tasks)
+        self.first: deque[tuple[Work, int]] = deque()
+
+    def __bool__(self) -> bool:
+        if not self.first:
+            self.first.extend((task, 0) for task in islice(self.tasks, 1))
+        return bool(self.first)
+
+    def again(self, task: Work, tries: int) -> None:
+        self.first.appendleft((task, tries))
+
+    def take(self) -> tuple[Work, int]:
+        return self.first.popleft()
 
 
 _DEAD = object()
@@ -130,9 +146,9 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _assign(worker: _Worker, todo: deque[tuple[Work, int]]) -> None:
+def _assign(worker: _Worker, todo: _Todo) -> None:
     if todo:
-        worker.task, worker.tries = todo.popleft()
+        worker.task, worker.tries = todo.take()
         with suppress(OSError):  # it may be dead; then its sentinel says so next
             worker.pipe.send(worker.task)
 

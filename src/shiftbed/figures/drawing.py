@@ -5,6 +5,7 @@ Files touch no window system and no global state of pyplot, and the same data ma
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
 from shiftbed.display import middle
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError, plain_lines, unknown
 from shiftbed.figures.charts import (
     Bars,
     Chart,
@@ -86,6 +87,7 @@ def draw(chart: Chart, ax: "Axes | None" = None) -> "Axes":
     that a notebook shows it) also has the small print: how to read it, what is left out, what to
     cite. Panels divide the place of the given axes; a plane needs three-dimensional ones.
     """
+    chart = _harmless(chart)
     if ax is not None:
         _draw(ax, chart, alone=False)
         return ax
@@ -106,7 +108,7 @@ def figure_of(chart: Chart, *, style: str = "paper") -> "Figure":
             wide = WIDTHS[style]
             high = min(high, 0.66 * wide) if isinstance(chart, Scatter) and wide > 5 else high
         figure = Figure(figsize=(wide, high))
-        _fill(figure, chart, bare=style in WIDTHS)
+        _fill(figure, _harmless(chart), bare=style in WIDTHS)
     return figure
 
 
@@ -425,6 +427,19 @@ def _cut(name: str, most: int) -> str:
     """A name on one line, its middle left out where it is too long."""
     name = " ".join(name.split())
     return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
+
+
+def _harmless(value: Any) -> Any:
+    """A chart whose texts, which may be anybody's names, hide nothing and turn nothing around."""
+    if isinstance(value, str):
+        return plain_lines(value)
+    if isinstance(value, tuple):
+        return tuple(map(_harmless, value))
+    if is_dataclass(value) and type(value).__module__ == Chart.__module__:
+        one: Any = value
+        own = {field.name: _harmless(getattr(one, field.name)) for field in fields(one)}
+        return replace(one, **own)
+    return value
 
 
 def _plain(text: str) -> str:

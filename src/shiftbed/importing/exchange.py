@@ -1,12 +1,14 @@
 """Predictions in and out of a store: ``.npz`` arrays and plain CSV.
 
-``.npz``: ``models`` (M,), ``top1`` (M, N), ``labels`` (N,), as public collections have them. CSV: a
+``.npz``: ``models`` (M,), ``top1`` (M, N), ``labels`` (N,), as public collections have them, or
+``logits`` or ``probabilities`` (M, N, classes) instead of ``top1``. CSV: a
 row per prediction with ``file``, ``class`` and perhaps ``probability`` and ``model``; the files are
 examples of a setting that the store knows.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +17,30 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
-from shiftbed.errors import InputError
+from shiftbed.display import csv_text
+from shiftbed.errors import InputError, unknown
 from shiftbed.importing.cells import first, reals, required, wholes
 from shiftbed.importing.predictions import ONE, Predictions, parse_predictions
 from shiftbed.reading.tables import TextTable, decode, read_bytes, read_delimited
-from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
+from shiftbed.records import Shift
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
+from shiftbed.store.compact import settle
 
 Key = tuple[str, str]
 
 
 def import_predictions(
-    store: str | Path | PredictionStore, files: Sequence[str | Path], *, setting: str | None = None
+    store: str | Path | PredictionStore,
+    files: Sequence[str | Path],
+    *,
+    setting: str | None = None,
+    shifts: Sequence[Shift] = (),
 ) -> int:
     """Import files of predictions per image; the number of cells written.
 
     A file with one setting is called ``setting``, or after the file. Labels go into the store with
-    it; a setting that is there must have the same ones.
+    it; a setting that is there must have the same ones. ``shifts`` between settings of the store
+    are remembered in it, for reports and lines.
     """
     opened = store if isinstance(store, PredictionStore) else PredictionStore(store)
     if setting is not None and len(files) > 1:
@@ -39,7 +49,25 @@ def import_predictions(
     arrays = [f for f in files if f not in tables]
     with opened.files.lock(alone=False):  # parts come before the records that own them
         count = _import_arrays(opened, [Path(f) for f in arrays], setting) if arrays else 0
-        return count + sum(_import_csv(opened, Path(file), setting) for file in tables)
+        count += sum(_import_csv(opened, Path(file), setting) for file in tables)
+        if shifts:
+            _remember(opened, shifts)
+    settle(opened)
+    return count
+
+
+def _remember(store: PredictionStore, shifts: Sequence[Shift]) -> None:
+    """Shifts into the store's own record; others that it has stay."""
+    there = store.settings()
+    for one in shifts:
+        for setting in (*one.source, one.target):
+            if setting not in there:
+                raise unknown(f"setting of shift {one.name!r}", setting, there)
+    old = store.about()
+    known = {one["name"]: one for one in old.get("shifts", [])}
+    known |= {one.name: asdict(one) for one in shifts}
+    name = old.get("name") or Path(store.files.root).name
+    store.write_about({"models": {}, **old, "name": name, "shifts": list(known.values())})
 
 
 def _import_arrays(store: PredictionStore, paths: list[Path], setting: str | None) -> int:
@@ -52,7 +80,7 @@ def _import_arrays(store: PredictionStore, paths: list[Path], setting: str | Non
         for path in paths:
             for one in parse_predictions(str(path), read_bytes(path)):
                 name = setting or (path.stem if one.setting == ONE else one.setting)
-                _check_new(path, name, one, there | records.keys())
+                known = _check(store, path, name, one, there, records)
                 test_set = StoredTestSet(
                     setting=name,
                     examples=tuple(map(str, range(len(one.labels)))),
@@ -62,8 +90,12 @@ def _import_arrays(store: PredictionStore, paths: list[Path], setting: str | Non
                 )
                 store.check_test_set(test_set)
                 writes.append(pool.submit(store.add_test_set, test_set))
-                for model, row in zip(one.models, one.top1, strict=True):
-                    writes.append(pool.submit(_write_row, store, model, name, row))
+                for at, (model, row) in enumerate(zip(one.models, one.top1, strict=True)):
+                    if model in known:
+                        continue
+                    scores = None if one.scores is None else one.scores[at]
+                    given = (store, model, name, row, scores, one.labels)
+                    writes.append(pool.submit(_write_row, *given))
                     records[model, name] = {
                         "status": "complete",
                         "backend": "imported",
@@ -77,17 +109,46 @@ def _import_arrays(store: PredictionStore, paths: list[Path], setting: str | Non
 
 
 def _write_row(
-    store: PredictionStore, model: str, setting: str, row: NDArray[np.integer[Any]]
+    store: PredictionStore,
+    model: str,
+    setting: str,
+    row: NDArray[np.integer[Any]],
+    scores: NDArray[np.float32] | None,
+    labels: NDArray[np.int64],
 ) -> None:
-    store.write_part(model, setting, 0, part_from_top(row))
+    frame = part_from_top(row) if scores is None else part_from_logits(scores, labels)
+    store.write_part(model, setting, 0, frame)
 
 
-def _check_new(path: Path, name: str, one: Predictions, there: Collection[Key]) -> None:
+def _check(
+    store: PredictionStore,
+    path: Path,
+    name: str,
+    one: Predictions,
+    there: Collection[Key],
+    records: Collection[Key],
+) -> set[str]:
+    """Models whose predictions are in the store already; others than those are refused."""
     if int(one.top1.min()) < 0:
         raise InputError(f"{path}: a prediction in {name!r} is negative, which is no class")
-    for model in one.models:
+    known = set()
+    for at, (model, row) in enumerate(zip(one.models, one.top1, strict=True)):
+        if (model, name) in records:
+            raise InputError(f"{path}: {model!r} on {name!r} is in another file, too")
         if (model, name) in there:
-            raise InputError(f"{path}: {model!r} on {name!r} is in the store already")
+            stored = store.read(model, name, ["class_1", "prob_1"])
+            same = np.array_equal(stored["class_1"].to_numpy(), row)
+            if one.scores is not None:
+                wanted = part_from_logits(one.scores[at], one.labels)["prob_1"].to_numpy()
+                same &= "prob_1" in stored.columns and np.allclose(
+                    stored["prob_1"].to_numpy(), wanted, atol=1e-6
+                )
+            if not same:
+                raise InputError(
+                    f"{path}: {model!r} on {name!r} is in the store already, with other answers"
+                )
+            known.add(model)
+    return known
 
 
 def _import_csv(store: PredictionStore, path: Path, setting: str | None) -> int:
@@ -155,6 +216,12 @@ def export_predictions(
     frames = {model: opened.read(model, setting) for model in names}
     if not frames:
         raise InputError(f"no predictions on {setting!r} in {store}")
+    for model, frame in frames.items():
+        if len(frame) != len(test_set):
+            raise InputError(
+                f"{model!r} has answers to {len(frame)} of {len(test_set)} examples of "
+                f"{setting!r}: not evaluated to the end, or damaged (shiftbed store verify)"
+            )
     with write_atomically(path) as file:
         if path.suffix == ".npz":
             _no_gaps(frames, setting)
@@ -187,4 +254,4 @@ def _as_csv(frames: dict[str, pl.DataFrame], test_set: StoredTestSet) -> str:
         ).drop_nulls("class")
         for model, frame in frames.items()
     ]
-    return pl.concat(tables).write_csv()
+    return csv_text(pl.concat(tables))

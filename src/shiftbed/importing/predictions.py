@@ -2,7 +2,9 @@
 
 A file holds ``models`` (M,), and either ``top1`` (M, N) with ``labels`` (N,), one setting whose
 name is the file's, or for each of several settings NAME (M, N) with labels_NAME (N,). A single
-model's predictions may be (N,). Labels may be missing, or hold −1 only: then the predictions are
+model's predictions may be (N,). Instead of the best class there may be the scores of all K classes:
+``logits`` or ``probabilities`` (M, N, K), of several settings logits_NAME or probabilities_NAME; a
+single model's may be (N, K). Labels may be missing, or hold −1 only: then the predictions are
 ``Unlabelled``, as new data usually are.
 """
 
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,10 +28,16 @@ from shiftbed.reading.tables import is_archive, read_bytes
 
 ONE = "top1"
 """The array of a file with one setting, which is named after the file."""
+LOGITS, PROBABILITIES = "logits", "probabilities"
+Scores = NDArray[np.float32]
 _DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError),
     *(NotImplementedError, RuntimeError, MemoryError, OverflowError, TypeError, ValueError),
 )
+
+
+_ROUNDED = 2e-3
+"""How far from 1 probabilities may sum, as half precision has them."""
 
 
 class ModelResults(NamedTuple):
@@ -56,6 +65,9 @@ class Predictions:
     labels: NDArray[np.int64]
     images: str
     single: bool
+    scores: Scores | None = None
+    """(models, images, classes): logits, where the file has scores; of probabilities their
+    logarithms."""
     """Whether the file has this setting only and does not say its name."""
     own: str = ""
     """What the setting is called after the file or in it."""
@@ -95,8 +107,64 @@ def parse_predictions(path: str, data: bytes) -> list[Predictions]:
     """The settings of a file, in order; the one of a file with one setting is called ``top1``."""
     arrays = _load(path, data)
     models = _models(path, arrays)
+    arrays, scores = _answers(path, arrays, models)
     pairs = _pairs(path, arrays)
-    return [_predictions(path, name, models, arrays[name], arrays[key]) for name, key in pairs]
+    return [
+        _predictions(path, name, models, arrays[name], arrays[key], scores.get(name))
+        for name, key in pairs
+    ]
+
+
+def _answers(
+    path: str, arrays: dict[str, NDArray[Any]], models: tuple[str, ...]
+) -> tuple[dict[str, NDArray[Any]], dict[str, Scores]]:
+    """The arrays with the best class instead of scores, and the scores by setting.
+
+    Of equal scores the class with the lowest number is the best.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    scores: dict[str, Scores] = {}
+    for name, array in arrays.items():
+        kind, _, of = name.partition("_")
+        if kind not in (LOGITS, PROBABILITIES) or array.dtype.kind != "f":
+            found[name] = array
+            continue
+        setting = of or ONE
+        if setting in scores or setting in arrays:
+            raise InputError(f"{path}: predictions of {shown(setting)} are given twice")
+        scores[setting] = _scores(f"{path}, array {shown(name)}", kind, array, models)
+        found[setting] = scores[setting].argmax(axis=2)
+    return found, scores
+
+
+def _scores(where: str, kind: str, array: NDArray[Any], models: tuple[str, ...]) -> Scores:
+    """Logits (models, images, classes) of logits or probabilities, refused if they are neither."""
+    rows = array[None] if array.ndim == 2 and len(models) == 1 else array
+    if rows.ndim != 3 or len(rows) != len(models) or not rows.size:
+        raise InputError(
+            f"{where}: must be {len(models)} models × images × classes, is {_form(array)}"
+        )
+    if kind == LOGITS:
+        wrong = np.argwhere(np.isnan(rows) | np.isposinf(rows))
+        if not len(wrong):
+            wrong = np.argwhere(np.isneginf(rows).all(axis=2))
+        if len(wrong):
+            model, image = models[wrong[0][0]], wrong[0][1]
+            raise InputError(f"{where}: image {image} of {shown(model)} has a logit that is none")
+        return rows.astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        fine = ((rows >= 0) & (rows <= 1 + _ROUNDED)).all(axis=2)
+        wide = rows.astype(np.float64)
+        fine &= np.abs(wide.sum(axis=2) - 1) <= _ROUNDED
+    wrong = np.argwhere(~fine)
+    if len(wrong):
+        model, image = models[wrong[0][0]], wrong[0][1]
+        raise InputError(
+            f"{where}: probabilities of image {image} of {shown(model)} are not between 0 and 1 "
+            "with the sum 1; save logits as 'logits'"
+        )
+    with np.errstate(divide="ignore"):
+        return np.log(wide).astype(np.float32)
 
 
 def _load(path: str, data: bytes) -> dict[str, NDArray[Any]]:
@@ -135,7 +203,7 @@ def _array(path: str, name: str, archive: zipfile.ZipFile, member: zipfile.ZipIn
         warnings.simplefilter("ignore")  # about headers of old files
         try:
             array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-        except (ValueError, SyntaxError) as error:
+        except (ValueError, SyntaxError, TokenError) as error:
             if "bject arrays" in str(error):
                 raise InputError(
                     f"{path}, array {shown(name)}: holds Python objects, which are not read: "
@@ -182,14 +250,20 @@ def _pairs(path: str, arrays: dict[str, NDArray[Any]]) -> list[tuple[str, str]]:
             raise InputError(f"{path}: array {shown(name)} needs labels in an array {shown(key)}")
     if not pairs:
         raise InputError(
-            f"{path}: expected arrays 'top1' and 'labels', or NAME and labels_NAME, got "
+            f"{path}: expected arrays 'top1' (or 'logits', 'probabilities') and 'labels', or NAME "
+            f"and labels_NAME, got "
             f"{_list(arrays)}"
         )
     return pairs
 
 
 def _predictions(
-    path: str, name: str, models: tuple[str, ...], top1: NDArray[Any], labels: NDArray[Any]
+    path: str,
+    name: str,
+    models: tuple[str, ...],
+    top1: NDArray[Any],
+    labels: NDArray[Any],
+    scores: Scores | None = None,
 ) -> Predictions:
     where = f"{path}, array {shown(name)}"
     key = "labels" if name == ONE else f"labels_{name}"
@@ -212,6 +286,11 @@ def _predictions(
             f"{path}, array {shown(key)}: label {labels[at]} of image {at} is no class"
         )
     canonical = labels.astype(np.int64)
+    if scores is not None and most >= scores.shape[2]:
+        raise InputError(
+            f"{path}, array {shown(key)}: label {most}, but there are scores of "
+            f"{scores.shape[2]} classes"
+        )
     return Predictions(
         path=path,
         setting=name,
@@ -221,6 +300,7 @@ def _predictions(
         labels=canonical,
         images=fingerprint(canonical),
         single=name == ONE,
+        scores=scores,
     )
 
 
@@ -238,6 +318,7 @@ def parse_unlabelled(path: str, data: bytes) -> list[Unlabelled]:
     """The settings of a file that have no labels, in order; none if all have."""
     arrays = _load(path, data)
     models = _models(path, arrays)
+    arrays, _ = _answers(path, arrays, models)
     found = []
     for name, top1 in arrays.items():
         if name == "models" or name == "labels" or name.startswith("labels_"):

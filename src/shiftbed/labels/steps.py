@@ -25,6 +25,8 @@ _BLOCK = 1024
 """Images whose scores are combined at a time, to stay within the processor's caches."""
 
 
+MOST_CLASSES = 2**24
+"""No model has more; a class map that speaks of more would take memory for all of them."""
 SEVERAL = -2
 """In place of a new label, where a class has several."""
 
@@ -179,6 +181,8 @@ def _distinct(indices: Sequence[int], what: str) -> None:
     for index in indices:
         if index < 0:
             raise InputError(f"{what}: class index {index} is negative")
+        if index >= MOST_CLASSES:
+            raise InputError(f"{what}: class index {index} is beyond {MOST_CLASSES}")
         if index in seen:
             raise InputError(f"{what}: class {index} is given twice")
         seen.add(index)

@@ -19,7 +19,7 @@ from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
 from shiftbed.display import Cell, Result, Table, counted, interval, p_value, percent, points
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, plain
 from shiftbed.figures.palette import LINE
 from shiftbed.page.findings import findings
 from shiftbed.results.caveats import badges, caveat_notes, doubts
@@ -75,16 +75,16 @@ class Card(Result):
         """A section element with its picture, without script or style sheet."""
 
         def listed(items: Sequence[str]) -> str:
-            return "<ul>" + "".join(f"<li>{escape(one)}</li>" for one in items) + "</ul>"
+            return "<ul>" + "".join(f"<li>{_escaped(one)}</li>" for one in items) + "</ul>"
 
         tables = "".join(
-            f"<h3>{escape(t.title)}</h3>\n{replace(t, title='').html()}\n"
+            f"<h3>{_escaped(t.title)}</h3>\n{replace(t, title='').html()}\n"
             for t in (self.accuracies, self.robustness)
         )
         caveats = f"<h3>Caveats</h3>{listed(self.caveats)}\n" if self.caveats else ""
         return (
-            f'<section>\n<div style="{_STYLE}">\n<h2>Robustness of {escape(self.model)}</h2>\n'
-            f"<p>{escape(self.opening)}</p>\n{self.to_svg()}\n{tables}{caveats}"
+            f'<section>\n<div style="{_STYLE}">\n<h2>Robustness of {_escaped(self.model)}</h2>\n'
+            f"<p>{_escaped(self.opening)}</p>\n{self.to_svg()}\n{tables}{caveats}"
             f"<h3>Sources</h3>{listed(self.citations)}\n</div>\n</section>\n"
         )
 
@@ -107,7 +107,7 @@ def forest(rows: Sequence[Mapping[str, Any]], wide: int = 640) -> str:
         y, out = high * (i + 0.5) + 4, row["out_of_line"]
         colour = LINE if out else "#555555"
         parts.append(
-            f'<text x="{label}" y="{y + 4:.0f}" text-anchor="end">{escape(row["shift"])}</text>'
+            f'<text x="{label}" y="{y + 4:.0f}" text-anchor="end">{_escaped(row["shift"])}</text>'
         )
         if row["low"] is not None and row["high"] is not None:
             parts.append(
@@ -250,6 +250,10 @@ def _caveats(mine: pl.DataFrame, failed: Sequence[tuple[str, str]]) -> list[str]
     return said + [f"Not computed: {name} ({why})." for name, why in failed]
 
 
+def _escaped(text: str) -> str:
+    return escape(plain(text))
+
+
 def _markdown(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(plain(text).split()))

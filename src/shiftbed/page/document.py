@@ -21,7 +21,7 @@ import numpy as np
 
 from shiftbed import __version__, figures
 from shiftbed.atomic import write_atomically
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, plain_lines
 from shiftbed.figures import Chart
 from shiftbed.scales import Scale
 
@@ -145,7 +145,7 @@ def _digest(text: str) -> str:
 def packed(value: Any) -> str:
     """A value as JSON, deflated, in base64: small, and without a character of HTML's."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    deflate = zlib.compressobj(7, zlib.DEFLATED, -15)
     return base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode()
 
 
@@ -161,7 +161,10 @@ def data_of(text: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Values JSON has: NaN and infinities become null, arrays lists, numbers Python's."""
+    """Values JSON has: NaN and infinities become null, arrays lists, numbers Python's.
+
+    Texts are without what is invisible or turns a line around.
+    """
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, np.generic):
@@ -169,10 +172,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {plain_lines(str(key)): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    return value
+    return plain_lines(value) if isinstance(value, str) else value
 
 
 def chart_json(chart: Chart) -> dict[str, Any]:

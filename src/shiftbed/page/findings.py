@@ -1,5 +1,6 @@
 """What there is to say about a testbed, before anything is drawn."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from shiftbed.analysis.trust import Trust
 from shiftbed.display import counted
 from shiftbed.errors import InputError
 from shiftbed.records import NATURAL, Shift
-from shiftbed.results.caveats import headline, judge
+from shiftbed.results.caveats import Verdicts, elsewhere_notes, headline, judge
 from shiftbed.results.lines import interval_notes
 from shiftbed.results.plot import Source, open_source
 from shiftbed.testbed.record import Testbed
@@ -103,7 +104,7 @@ def findings(
         level=level,
         on_boundary=on_boundary,
         judged=judged.lines,
-        told=tuple(_told(testbed, table, judged.frame, failed, fdr, level)),
+        told=tuple(_told(testbed, table, judged, fdr, level)),
     )
 
 
@@ -112,20 +113,42 @@ def _default(testbed: Testbed) -> list[Shift]:
     return natural or list(testbed.shifts)
 
 
+def shift_titles(testbed: Testbed) -> dict[str, str]:
+    """What to call shifts: the OOD set, and the ID set too where several have that OOD set.
+
+    >>> from shiftbed.testbed import published
+    >>> shift_titles(published("imagenet-testbed-2020"))["imagenet-v2"]
+    'ImageNetV2'
+    """
+    ood = {shift.name: testbed.title_of(shift.target) for shift in testbed.shifts}
+    often = Counter(ood.values())
+    return {
+        shift.name: ood[shift.name]
+        if often[ood[shift.name]] == 1
+        else f"{ood[shift.name]} over {' and '.join(map(testbed.title_of, shift.source))}"
+        for shift in testbed.shifts
+    }
+
+
 def _told(
     testbed: Testbed,
     lines: pl.DataFrame,
-    robustness: pl.DataFrame,
-    failed: Sequence[tuple[str, str]],
+    judged: Verdicts,
     fdr: float,
     level: float,
 ) -> list[Finding]:
     """The opening of the page, in words and numbers."""
+    failed = judged.not_computed
+    about = elsewhere_notes(testbed, [shift for shift, _, _ in judged.lines])
+    robustness = judged.frame.with_columns(
+        said_model=pl.col("model").replace(testbed.called),
+        said_shift=pl.col("shift").replace(titles := shift_titles(testbed)),
+    )
     out = robustness.filter("out_of_line")
     best = headline(out)
     where = {} if best is None else {"shift": best["shift"], "models": (best["model"],)}
     said = [
-        Finding(level="finding", text=_scope(testbed, lines)),
+        Finding(level="finding", text=" ".join([_scope(testbed, lines), *about])),
         Finding(level="finding", text=_unusual(out, robustness, fdr, level), **where),
     ]
     own, more = _own(robustness)
@@ -133,17 +156,17 @@ def _told(
     weak = lines.filter(pl.col("reason").is_not_null())
     warnings = []
     if len(weak):
-        names = ", ".join(f"{r['shift']} ({r['reason']})" for r in weak.to_dicts())
+        names = ", ".join(f"{titles[r['shift']]} ({r['reason']})" for r in weak.to_dicts())
         text = f"Lines through the baseline models not to be trusted: {names}."
         warnings.append(Finding(level="warning", text=text, shift=weak["shift"][0]))
     if failed:
-        names = "; ".join(f"{name} ({why})" for name, why in failed)
+        names = "; ".join(f"{titles.get(name, name)} ({why})" for name, why in failed)
         warnings.append(Finding(level="warning", text=f"Not computed: {names}."))
     told = {one.shift for one in said}
     room = MOST - len(said) - len(warnings)
     said += [one for one in _by_shift(robustness) if one.shift not in told][: max(room, 0)]
     notes = [
-        f"{row['model']} on {row['shift']}: {row['artefact']}."
+        f"{row['said_model']} on {row['said_shift']}: {row['artefact']}."
         for row in robustness.filter(pl.col("artefact").is_not_null()).to_dicts()
     ]
     notes += [*more, *(note.rstrip(".") + "." for note in testbed.notes)]
@@ -162,9 +185,9 @@ def _by_shift(robustness: pl.DataFrame) -> list[Finding]:
         above = int((rows["effective"] > 0).sum())
         first = ranked.row(0 if above else -1, named=True)
         text = (
-            f"{shift}: {counted(len(rows), 'model')} out of line, {above} above the line and "
-            f"{len(rows) - above} below; the furthest "
-            f"{'above' if above else 'below'} is {first['model']} "
+            f"{first['said_shift']}: {counted(len(rows), 'model')} out of line, {above} above the "
+            f"line and {len(rows) - above} below; the furthest "
+            f"{'above' if above else 'below'} is {first['said_model']} "
             f"({100 * first['effective']:+.2f} points)."
         )
         models = tuple(ranked["model"].head(2) if above else ranked["model"].tail(2))
@@ -177,7 +200,7 @@ def _scope(testbed: Testbed, lines: pl.DataFrame) -> str:
     r2 = lines["r2"].to_numpy()
     around = f"R² {r2[0]:.3f}" if shifts == 1 else f"R² {r2.min():.3f} to {r2.max():.3f}"
     return (
-        f"{len(testbed.models)} models on {shifts} shift{'s' if shifts > 1 else ''}. Each "
+        f"{len(testbed.models):,} models on {shifts} shift{'s' if shifts > 1 else ''}. Each "
         f"{testbed.line} goes through the baseline models only ({around}); effective robustness ρ "
         "is accuracy beyond it."
     )
@@ -185,10 +208,12 @@ def _scope(testbed: Testbed, lines: pl.DataFrame) -> str:
 
 def _unusual(out: pl.DataFrame, robustness: pl.DataFrame, fdr: float, level: float) -> str:
     count = out["model"].n_unique()
-    models = "No model is" if count == 0 else "1 model is" if count == 1 else f"{count} models are"
+    models = (
+        "No model is" if count == 0 else "1 model is" if count == 1 else f"{count:,} models are"
+    )
     text = (
         f"{models} out of line on at least one shift (unusual among baseline models, false "
-        f"discovery rate {fdr:g}): {len(out)} of {len(robustness)} pairs of model and shift."
+        f"discovery rate {fdr:g}): {len(out):,} of {len(robustness):,} pairs of model and shift."
     )
     best = headline(out)
     if best is not None:
@@ -209,11 +234,11 @@ def _own(robustness: pl.DataFrame) -> tuple[list[Finding], list[str]]:
     models = list(own.group_by(["model"], maintain_order=True))
     for (model,), rows in models[:OWN]:
         parts = [
-            f"{r['shift']} {100 * r['effective']:+.2f}"
+            f"{r['said_shift']} {100 * r['effective']:+.2f}"
             + (" (out of line)" if r["out_of_line"] else "")
             for r in rows.to_dicts()
         ]
-        text = f"{model}: ρ in points on {', '.join(parts)}."
+        text = f"{rows['said_model'][0]}: ρ in points on {', '.join(parts)}."
         shift = rows.sort("p_value", nulls_last=True)["shift"][0]
         said.append(Finding(level="finding", text=text, shift=shift, models=(str(model),)))
     left = len(models) - len(said)
@@ -225,4 +250,5 @@ def _one(row: Mapping[str, Any], level: float) -> str:
     around = ""
     if row["low"] is not None:
         around = f", {100 * level:g} % interval {100 * row['low']:+.2f} to {100 * row['high']:+.2f}"
-    return f"{row['model']} on {row['shift']}, ρ {100 * row['effective']:+.2f} points{around}"
+    rho = f"ρ {100 * row['effective']:+.2f} points{around}"
+    return f"{row['said_model']} on {row['said_shift']}, {rho}"

@@ -45,6 +45,8 @@ def plot(
     all: bool = False,
     draw: str | None = None,
     over: str | None = None,
+    column: str | None = None,
+    of: Sequence[str] = (),
     xlim: tuple[float, float] | None = None,
     ylim: tuple[float, float] | None = None,
     others: Sequence[Results] = (),
@@ -63,11 +65,14 @@ def plot(
     ``run`` which runs of trajectories, ``xlim`` and ``ylim`` between which accuracies; none of them
     changes the fit. ``against`` is the other shift of a synthetic chart; ``all`` draws the whole
     grid, every model in every setting. ``draw`` says which drawing, where a chart has several: of
-    a plane ``space`` or ``projections``, of trajectories ``rho``, ``share`` or ``largest`` (by the
-    column ``over``), of predictiveness ``matrix``, ``scores`` or ``transfer``, of patterns
-    ``counts`` or ``scatters``, of effects ``architectures`` or ``difficulty``. ``others`` are
-    further testbeds, stores or files of results whose models are drawn too. An option that a chart
-    cannot honour is refused.
+    a scatter ``scaled`` or ``linear`` axes, of a plane ``space`` or ``projections``, of
+    trajectories ``rho``, ``share`` or ``largest`` (by the column ``over``), of similarity
+    ``dominance`` or ``triplets``, of predictiveness ``matrix``, ``scores`` (``by`` task, shift-type
+    or a column) or ``transfer``, of patterns ``counts`` or ``scatters``, of effects
+    ``architectures``, ``difficulty``, ``differences`` or ``head``, the last two of networks whose
+    ``column`` is ``of`` with those where it is ``against``. ``others`` are further testbeds, stores
+    or files of results whose models are drawn too. An option that a chart cannot honour is
+    refused.
     """
     given = locals()
     options = {name: given[name] for name in charts.DEFAULTS}

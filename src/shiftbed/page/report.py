@@ -21,6 +21,7 @@ from shiftbed.records import Shift
 from shiftbed.results.caveats import doubts
 from shiftbed.results.plot import Missing, Source, View, gallery, open_source
 from shiftbed.store import PredictionStore
+from shiftbed.testbed import PUBLISHED
 from shiftbed.testbed.combine import combine
 from shiftbed.testbed.labels import labels
 from shiftbed.testbed.record import Testbed
@@ -273,6 +274,7 @@ def _out_of_line(found: Findings) -> list[list[Any]]:
 def _source(bed: Testbed) -> dict[str, Any]:
     return {
         "name": bed.name,
+        "published": bed.name in PUBLISHED,
         "title": bed.title,
         "source": bed.source,
         "licence": bed.licence,

@@ -44,7 +44,7 @@ def regular(path: str | Path) -> Path:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     if stat.S_ISDIR(mode):
         raise InputError(f"{path}: a directory, not a file")
-    piped = stat.S_ISFIFO(mode) and str(path).startswith("/dev/")
+    piped = stat.S_ISFIFO(mode) and str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/"))
     if not stat.S_ISREG(mode) and not piped:
         raise InputError(f"{path}: not a file but a pipe or a device")
     return there

@@ -5,6 +5,7 @@ Anything that is not a table is refused in one line that says where it is wrong.
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO, StringIO
@@ -14,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.errors import InputError, shown
+from shiftbed.errors import FORMULA, InputError, shown
 from shiftbed.reading.files import read_file, read_frame, whole_parquet
 from shiftbed.reading.streams import delimited_rows
 
@@ -22,6 +23,8 @@ DELIMITERS = (",", ";", "\t")
 _DELIMITED = (".csv", ".tsv", ".txt", ".tab")
 _JSON_LINES = (".jsonl", ".ndjson")
 _SAMPLE = 2**16
+GUARDED = f"^'({FORMULA[1:]})"
+"""A cell that ``display.csv_text`` put an apostrophe before."""
 _NO_TEXT = (pl.Binary, pl.Object)
 
 
@@ -344,6 +347,9 @@ def read_delimited(path: str, text: str) -> TextTable:
     delimiter = find_delimiter(text)
     split = split_quoted if '"' in text else split_plain
     names, columns, lines = split(path, text, delimiter)
+    if "'" in text:  # before what would be a formula: see display.csv_text
+        names = [re.sub(GUARDED, r"\1", name) for name in names]
+        columns = [column.str.replace(GUARDED, "${1}") for column in columns]
     return _tabulate(path, names, columns, lines, decimal_comma=delimiter != ",")
 
 

@@ -8,7 +8,7 @@ A line is *trusted* by one rule: nothing that ``analysis.trust`` checks speaks a
 through the baseline models it was fitted on. Models that are only judged have no say in it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from shiftbed.analysis.baseline import Baseline
+from shiftbed.analysis.intervals import benjamini_hochberg, check_level
 from shiftbed.analysis.trust import Trust
 from shiftbed.catalogue.artefacts import artefact
 from shiftbed.display import Row, counted, interval, percent, points
@@ -60,6 +61,8 @@ def judge(
     >>> found["artefact"].to_list()
     ['ImageNet-A keeps only images that this ResNet-50 got wrong']
     """
+    check_level(level)
+    check_level(fdr, "fdr")
     frames, lines, failed = [], [], []
     for shift in shifts:
         try:
@@ -71,12 +74,23 @@ def judge(
             continue
         trust = testbed.trust(line)
         rows = testbed.robustness([line], level=level, fdr=fdr, own_images=own_images)
+        rows = _networks(rows, trained_elsewhere(testbed, shift), fdr)
         frames.append(with_caveats(testbed, shift, line, trust, rows))
         lines.append((shift, line, trust))
     if not frames:
         why = failed[0][1] if failed else "it has none"
         raise InputError(f"no shift of {testbed.name} could be fitted: {why}")
     return Verdicts(frame=pl.concat(frames), lines=tuple(lines), not_computed=tuple(failed))
+
+
+def _networks(rows: pl.DataFrame, others: Collection[str], fdr: float) -> pl.DataFrame:
+    """The rows without those of other models, which are no discoveries either."""
+    kept = rows.filter(~pl.col("model").is_in(list(others)))
+    if len(kept) == len(rows) or not len(kept):
+        return rows
+    q = benjamini_hochberg(kept["p_value"].fill_null(float("nan")).to_numpy())
+    named = pl.Series("q_value", q, nan_to_null=True), pl.Series("out_of_line", q <= fdr)
+    return kept.with_columns(*named)
 
 
 def with_caveats(
@@ -148,12 +162,44 @@ def _of_rows(line: Baseline) -> list[pl.Expr]:
 
 def _artefacts(testbed: Testbed, shift: Shift, models: Sequence[str]) -> list[str | None]:
     """Why a model is no headline on this shift, for each model."""
-    told: Mapping[str, str] = {}
-    if "training_data" in testbed.models.columns:
-        data = testbed.models["training_data"].cast(pl.String).fill_null("")
-        told = dict(zip(testbed.model_names, data.to_list(), strict=True))
+    told = _training_data(testbed)
     perturbation = _perturbation(testbed, shift.target)
-    return [artefact(name, shift.target, perturbation, told.get(name, "")) for name in models]
+    target = _domains(testbed, shift).get(shift.target)
+    found = []
+    for name in models:
+        data = told.get(name, "")
+        why = artefact(name, shift.target, perturbation, data)
+        mixed = target is not None and target in data.split("+")
+        found.append(f"trained on {target} itself" if why is None and mixed else why)
+    return found
+
+
+def trained_elsewhere(testbed: Testbed, shift: Shift) -> frozenset[str]:
+    """Models trained on other domains of a shift's task, and not on its ID data.
+
+    Their accuracy on its ID set is no ID accuracy, so that ρ says nothing of them (wenzel2022,
+    Section 2: a pair is about the networks trained on its ID set).
+    """
+    own, domains = shift.trained_on, set(_domains(testbed, shift).values())
+    if own is None:
+        return frozenset()
+    data = {name: set(text.split("+")) for name, text in _training_data(testbed).items()}
+    return frozenset(name for name, parts in data.items() if own not in parts and parts & domains)
+
+
+def _domains(testbed: Testbed, shift: Shift) -> dict[str, str]:
+    """ID setting of every domain of a shift's task → the training data that it is of."""
+    if not shift.task or shift.trained_on is None:
+        return {}
+    of_task = [one for one in testbed.shifts if one.task == shift.task and len(one.source) == 1]
+    return {one.source[0]: one.trained_on for one in of_task if one.trained_on is not None}
+
+
+def _training_data(testbed: Testbed) -> Mapping[str, str]:
+    if "training_data" not in testbed.models.columns:
+        return {}
+    data = testbed.models["training_data"].cast(pl.String).fill_null("")
+    return dict(zip(testbed.model_names, data.to_list(), strict=True))
 
 
 def _perturbation(testbed: Testbed, setting: str) -> str:
@@ -250,9 +296,21 @@ def failure_notes(not_computed: Sequence[tuple[str, str]]) -> list[str]:
     return said + ([f"Not computed: {counted(left, 'more shift')}."] if left > 0 else [])
 
 
+def elsewhere_notes(testbed: Testbed, shifts: Sequence[Shift]) -> list[str]:
+    """How many models are left out of shifts between domains of a task, if any is."""
+    counts = {len(trained_elsewhere(testbed, shift)) for shift in shifts} - {0}
+    if not counts:
+        return []
+    some = counted(max(counts), "model") if len(counts) == 1 else f"up to {max(counts)} models"
+    return [
+        "A shift between domains of a task is about models trained on its ID data: "
+        f"{some} trained on its other domains left out."
+    ]
+
+
 def unjudged_notes(testbed: Testbed, shifts: Sequence[Shift]) -> list[str]:
-    """How many models have the accuracy on the whole ID set only, not on a shift's class twin."""
-    said = []
+    """Models left out: trained on other domains; without an accuracy on a shift's class twin."""
+    said = elsewhere_notes(testbed, shifts)
     for shift in shifts:
         if shift.full_source is None:
             continue

@@ -6,6 +6,7 @@ of a training run and perturbed settings may well be at chance, and nothing is s
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from shiftbed.store import PredictionStore, StoredTestSet
@@ -14,14 +15,23 @@ from shiftbed.store import PredictionStore, StoredTestSet
 def flagged(
     store: PredictionStore, rows: Iterable[Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Any]]:
-    """Rows of scores; the note of a top-1 accuracy not above chance says so."""
+    """Rows of scores; the note of a top-1 accuracy not above chance says so.
+
+    Records and test sets are read once, and only where a row asks for them.
+    """
+    test_set = cache(store.test_set)
+
+    @cache
+    def records() -> dict[tuple[str, str], dict[str, Any]]:
+        return {(record["model"], record["setting"]): record for record in store.cells()}
+
     for row in rows:
         low = row.get("low")
         if row["metric"] != "top1" or low is None or low > 0.5:
             yield row
             continue
-        test_set = store.test_set(row["setting"])
-        classes = _classes(test_set, store.cell(row["model"], row["setting"]) or {})
+        record = records().get((row["model"], row["setting"]), {})
+        classes = _classes(test_set(row["setting"]), record)
         if classes is None or low > 1 / classes:
             yield row
         else:

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.analysis.factors import Factors, factor_analysis
+from shiftbed.analysis.intervals import check_draws
 from shiftbed.analysis.pairs import COLUMNS, network_table, settings_table
 from shiftbed.display import Table, counted, number, plain, records
 from shiftbed.errors import InputError, unknown
@@ -52,6 +53,7 @@ def factors(
     ``task``, ``also``, ``only``, ``checkpoint`` and ``attacks`` as in ``open_pairs``; attacks of
     several sizes are columns apart, as in Appendix B, unless metrics are named.
     """
+    check_draws(bootstrap, level)
     if factors is not None and choose_by is not None:
         raise InputError("--choose-by says how many factors, and --factors does already")
     if columns not in COLUMNS:

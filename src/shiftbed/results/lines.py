@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 from shiftbed.analysis.baseline import Baseline, Estimator, Line, OnBoundary
 from shiftbed.analysis.id_sets import IdSets, examine, partial_residuals
-from shiftbed.analysis.intervals import check_level
+from shiftbed.analysis.intervals import check_draws
 from shiftbed.display import Row, Table, number, percent, plain
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import NATURAL, Shift
@@ -193,7 +193,7 @@ def fit(
     (78, 0.9217)
     """
     options = fitting(locals())
-    check_level(level)
+    check_draws(bootstrap, level)
     bed = open_testbed(testbed)
     wanted = find_shift(bed, shift, id, ood)
     wanted = wanted.on_full_source() if full_id else wanted

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.analysis.intervals import clopper_pearson
+from shiftbed.analysis.intervals import check_draws, clopper_pearson
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.patterns import PATTERNS, Pattern, Rules, classify
 from shiftbed.analysis.trust import Limits, Trust, trust_line
@@ -46,11 +46,12 @@ def patterns(
 ) -> "PatternStudy":
     """Which shape has OOD over ID accuracy: line, vertical, horizontal, decreasing, none?
 
-    ``classes`` is the number of classes, of all tasks or by task ("" for all others): chance is
-    1/classes. ``images`` are sizes of test sets where the source does not know them, ``groups`` a
-    recipe column whose values could have lines of their own; ``kind``, ``task``, ``only`` and
-    ``checkpoint`` as in ``open_pairs``.
+    ``classes`` is the number of classes, of all tasks or by task ("" for all others), where it is
+    not the one that a store knows: chance is 1/classes. ``images`` are sizes of test sets where the
+    source does not know them, ``groups`` a recipe column whose values could have lines of their
+    own; ``kind``, ``task``, ``only`` and ``checkpoint`` as in ``open_pairs``.
     """
+    check_draws(bootstrap, level)
     pairs = open_pairs(source, kind=kind, task=task, only=only, checkpoint=checkpoint)
     counts = {"": classes} if isinstance(classes, int) else dict(classes or {})
     tasks = sorted({pair.task for pair in pairs})
@@ -217,7 +218,8 @@ def pattern_table(
     rows = []
     for pair in pairs:
         x, y = accuracy_of(pair, "id"), accuracy_of(pair, "ood")
-        count = (classes or {}).get(pair.task) or (classes or {}).get("")
+        given = classes or {}
+        count = given.get(pair.task) or given.get("") or pair.classes
         sizes = [(images or {}).get(name, 0) for name in (pair.source, pair.target)]
         both = (sizes[0], sizes[1]) if min(sizes) > 0 else None
         if groups is not None and groups not in pair.info:

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from shiftbed.analysis.baseline import OnBoundary
-from shiftbed.analysis.intervals import check_fractions, check_level
+from shiftbed.analysis.intervals import check_fractions
 from shiftbed.display import Cell, Table, counted, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
@@ -142,7 +142,6 @@ def place(
     """
     options = fitting(locals())
     bed = open_testbed(testbed)
-    check_level(fdr, "fdr")
     if own_images and predictions:
         raise InputError("own_images goes with accuracies; predictions are on the testbed's images")
     if model is not None:

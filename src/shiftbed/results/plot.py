@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from shiftbed.analysis.baseline import Baseline
+from shiftbed.analysis.joint_counts import triplets
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.analysis.similarity import similarity
 from shiftbed.errors import InputError, unknown
@@ -28,10 +29,15 @@ from shiftbed.results.charts.robustness import (
     reliability_diagram,
     synthetic,
 )
-from shiftbed.results.charts.scatter import plane, scatter
-from shiftbed.results.charts.similarity import dominance_against_difference, dominance_map
+from shiftbed.results.charts.scatter import on_linear_axes, plane, scatter
+from shiftbed.results.charts.similarity import (
+    dominance_against_difference,
+    dominance_map,
+    triplet_chart,
+)
 from shiftbed.results.effects import effects
 from shiftbed.results.factors import factors
+from shiftbed.results.joint_answers import matched, open_answers
 from shiftbed.results.lines import find_shift, usual_shift
 from shiftbed.results.pairs import pairs_from_store, pairs_from_testbed
 from shiftbed.results.patterns import PatternStudy, patterns
@@ -62,6 +68,8 @@ DEFAULTS: dict[str, Any] = {
     "all": False,
     "draw": None,
     "over": None,
+    "column": None,
+    "of": (),
 }
 """Options of charts; one that has its default counts as not given."""
 _FIT = ("shift", "scale", "fit_on", "threshold", "full_id", "knee", "on_boundary")
@@ -244,11 +252,14 @@ def _scatter(source: Source, shift: Shift | None, **options: Any) -> Chart:
         low, high = options.get(name, (0.1, 0.9))
         if not 0.0 < low < high < 1.0:
             raise InputError(f"{name} must be two accuracies in (0, 1), got {low:g} and {high:g}")
-    draw = _drawing("scatter", options.pop("draw", None), ("space", "projections"))
+    draw = options.pop("draw", None)
     if len(wanted.source) == 1:
-        if draw == "projections":
-            raise InputError("projections are of a plane: give two ID settings with --id")
-        return scatter(bed, wanted, **_fitting(options) | given)
+        if draw in ("space", "projections"):
+            raise InputError(f"{draw} is of a plane: give two ID settings with --id")
+        draw = _drawing("scatter", draw, ("scaled", "linear"))
+        whole = scatter(bed, wanted, **_fitting(options) | given)
+        return whole if draw == "scaled" else on_linear_axes(whole)
+    draw = _drawing("plane", draw, ("space", "projections"))
     if draw == "projections":
         sides = [replace(wanted, source=(one,), full_source=None) for one in wanted.source]
         made = [scatter(bed, one, **_fitting(options) | given) for one in sides]
@@ -290,9 +301,12 @@ def _trajectories(
     return found.chart(draw, highlight=highlight, colour=colour)
 
 
-def _predictiveness(source: Source, shift: Shift | None, draw: str | None = None) -> Chart:
-    show = _drawing("predictiveness", draw, ("matrix", "scores", "transfer"))
-    made = predictiveness(source.pairs, show=show).chart()
+def _predictiveness(
+    source: Source, shift: Shift | None, draw: str | None = None, by: str | None = None
+) -> Chart:
+    known = ("matrix", "scores", "transfer")
+    show = _drawing("predictiveness", draw or ("scores" if by else None), known)
+    made = predictiveness(source.pairs, show=show, by=by).chart()
     titles = {"matrix": "Averaged correlations of metrics", "scores": "What predicts OOD error"}
     return replace(made, title=titles.get(show, "Metrics from one data set to another"))
 
@@ -303,13 +317,22 @@ def _patterns(source: Source, shift: Shift | None, draw: str | None = None) -> C
     return replace(source.patterns.chart(show), title=title)
 
 
-def _effects(source: Source, shift: Shift | None, draw: str | None = None) -> Chart:
-    show = _drawing("effects", draw, ("architectures", "difficulty"))
-    return effects(source.pairs, show=show).chart()
+def _effects(source: Source, shift: Shift | None, draw: str | None = None, **sides: Any) -> Chart:
+    show = _drawing("effects", draw, ("architectures", "difficulty", "differences", "head"))
+    if "against" in sides:
+        sides["against"] = [sides["against"]]
+    return effects(source.pairs, show=show, **sides).chart()
 
 
-def _similarity(source: Source, shift: Shift | None) -> Chart:
-    setting = _usual(source, shift).source[0]
+def _similarity(source: Source, shift: Shift | None, draw: str | None = None) -> Chart:
+    wanted = _usual(source, shift)
+    setting = wanted.source[0]
+    if _drawing("similarity", draw, ("dominance", "triplets")) == "triplets":
+        answers = [
+            open_answers(source.store or source.testbed, s) for s in (setting, wanted.target)
+        ]
+        near = triplets(*(one.judged() for one in matched(*answers)))
+        return triplet_chart(near, *map(source.testbed.title_of, (setting, wanted.target)))
     results = source.testbed.results.get(setting)
     if results is None or int(results.known.sum()) < 2:
         raise InputError(f"similarity needs predictions per image of two models on {setting!r}")
@@ -399,11 +422,11 @@ CHARTS: dict[str, _Maker] = {
         make=lambda source, _, fit_on=None: severities(source.testbed, models=fit_on),
         takes=("fit_on",),
     ),
-    "similarity": _Maker(title="Similarity", make=_similarity, takes=("shift",)),
+    "similarity": _Maker(title="Similarity", make=_similarity, takes=("shift", "draw")),
     "predictiveness": _Maker(
         title="Predictiveness",
         make=_predictiveness,
-        takes=("draw",),
+        takes=("draw", "by"),
         intro="How well each metric predicts each other one over models, averaged over (ID, OOD) "
         "pairs with equal weight per task; bold where the 95 % interval leaves out 0.",
     ),
@@ -414,7 +437,12 @@ CHARTS: dict[str, _Maker] = {
         ),
     ),
     "patterns": _Maker(title="Patterns", make=_patterns, takes=("draw",)),
-    "effects": _Maker(title="Effects of recipes", make=_effects, takes=("draw",), in_page=False),
+    "effects": _Maker(
+        title="Effects of recipes",
+        make=_effects,
+        takes=("draw", "column", "of", "against"),
+        in_page=False,
+    ),
     "reliability": _Maker(title="Reliability", make=_reliability, takes=("shift",)),
     "probes": _Maker(title="Probes", make=lambda source, _: probes(source.testbed)),
 }

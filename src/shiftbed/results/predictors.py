@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from shiftbed.analysis.intervals import clopper_pearson
+from shiftbed.analysis.intervals import check_draws, clopper_pearson
 from shiftbed.analysis.predictors import MANY, Lead, Predictor, lead, predictor, ranks
 from shiftbed.display import Row, Table, between, number, records, schema
 from shiftbed.errors import InputError, unknown
@@ -65,10 +65,11 @@ def predictors(
     group's own fit if ``groups``. ``bootstrap`` 0 gives no interval of an average R².
 
     >>> found = predictors(ood=["cifar10.1"], by="architecture", models="augmentation=clean",
-    ...                    bootstrap=10)
+    ...                    bootstrap=40)
     >>> found.frame.filter(pl.col("rank") == 1).select("metric", "group", "n").row(0)
     ('cifar10_acc', 'average', 149)
     """
+    check_draws(bootstrap, level)
     testbed = open_testbed(source)
     aims = find_aims(testbed, metric or None, ood or None, checkpoint)
     rows = choose(testbed.models, models) & choose(testbed.models, list(only or ["all"]))

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from shiftbed.analysis.baseline import OnBoundary
-from shiftbed.analysis.intervals import benjamini_hochberg, check_level
+from shiftbed.analysis.intervals import benjamini_hochberg
 from shiftbed.display import Cell, Row, Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
@@ -124,7 +124,6 @@ def rank(
         raise unknown("column to sort by", by, SORTED_BY)
     if most is not None and most < 0:
         raise InputError(f"most must not be negative (0 shows all rows), got {most}")
-    check_level(fdr, "fdr")
     bed, shown = joined(testbed, others), 15 if most is None else most
     several = shift is None and not id and not ood
     wanted = None if several else find_shift(bed, shift, id, ood)

@@ -14,6 +14,7 @@ from shiftbed.labels import LabelPolicy
 from shiftbed.store import PredictionStore, Problem, Twin, common_classes, make_twin
 from shiftbed.store.check import collect_garbage, scrub, unsealed, verify
 from shiftbed.store.check import seal as seal_store
+from shiftbed.store.compact import compact
 
 _TWIN = schema(
     "model setting: str; value at_least at_most low high: float; n undecided unreadable: int; "
@@ -128,6 +129,45 @@ def clean_store(
     names = collect_garbage(opened, minimum_age=60.0 * minimum_age, dry_run=dry_run)
     removed = pl.DataFrame({"file": names}, schema={"file": pl.String})
     return StoreCleaned(frame=removed, store=opened.files.root, dry_run=dry_run)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class StoreCompacted(Result):
+    """The cells that could not be compacted, a row each; what was done to the others."""
+
+    json_keys = "cells packed gathered files skipped=frame"
+    store: str
+    cells: int
+    """Cells whose parts are one file now."""
+    packed: int
+    """Small cells that were put into files with others."""
+    gathered: int
+    """Records that were put into one file."""
+    files: int
+    """Files of the store afterwards."""
+
+    def tables(self) -> Iterator[Table]:
+        said = (
+            f"{self.store}: {self.files:,} files. {counted(self.cells, 'cell')} put together, "
+            f"{counted(self.packed, 'small cell')} packed, "
+            f"{counted(self.gathered, 'record')} gathered."
+        )
+        yield Table(notes=(said, *(f"left as it is: {one}" for one in self.frame["cell"])))
+
+
+def compact_store(store: str | Path | PredictionStore) -> StoreCompacted:
+    """Put what is complete into few, large files; nothing changes but that (``store compact``)."""
+    opened = PredictionStore.existing(store)
+    done = compact(opened)
+    folders = ("predictions", "packs", "cells", "test_sets", "probes")
+    return StoreCompacted(
+        frame=pl.DataFrame({"cell": list(done.skipped)}, schema={"cell": pl.String}),
+        store=opened.files.root,
+        cells=done.cells,
+        packed=done.packed,
+        gathered=done.gathered,
+        files=sum(len(opened.files.below(folder)) for folder in folders),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

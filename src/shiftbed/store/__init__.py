@@ -9,7 +9,8 @@ from shiftbed.store.check import Problem, collect_garbage, verify
 from shiftbed.store.files import is_store
 from shiftbed.store.parts import part_from_logits, part_from_top
 from shiftbed.store.relabel import UNDECIDED, UNREADABLE, Decided, twin_answers
-from shiftbed.store.store import PredictionStore, StoredTestSet
+from shiftbed.store.store import PredictionStore
+from shiftbed.store.test_sets import StoredTestSet
 from shiftbed.store.twin import Twin, common_classes, make_twin
 
 __all__ = [

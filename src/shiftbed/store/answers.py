@@ -10,7 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
-from shiftbed.store.store import PredictionStore, StoredTestSet
+from shiftbed.store.store import PredictionStore
+from shiftbed.store.test_sets import StoredTestSet
 
 AT_ONCE = 1 << 19
 """Predictions in memory at a time where many cells are read together."""
@@ -53,20 +54,23 @@ def _together(
 ) -> pl.DataFrame | None:
     if len(models) < 2 or not n:
         return None
-    ranges = [store.parts(model, setting) for model in models]
-    if not ranges[0] or any(one != ranges[0] for one in ranges):
+    pieces = [store.pieces(model, setting) for model in models]
+    first = [one.part for one in pieces[0]]
+    if not first or any(one.packed for some in pieces for one in some):
+        return None
+    if any([one.part for one in some] != first for some in pieces):
         return None
     try:
-        data = [store.part_bytes(model, setting, part) for model in models for part in ranges[0]]
+        data = [store.piece_bytes(one) for some in pieces for one in some]
         there = columns
         if columns != ["class_1"]:  # which every part has
-            first = [pl.read_parquet_schema(io.BytesIO(one)) for one in data[:: len(ranges[0])]]
-            if any(one != first[0] for one in first):
+            heads = [pl.read_parquet_schema(io.BytesIO(one)) for one in data[:: len(first)]]
+            if any(one != heads[0] for one in heads):
                 return None
-            there = [name for name in first[0] if name in columns]
+            there = [name for name in heads[0] if name in columns]
         files: list[Any] = [io.BytesIO(one) for one in data]
         whole = pl.read_parquet(files, columns=there)
-    except (InputError, pl.exceptions.PolarsError):
+    except (InputError, FileNotFoundError, pl.exceptions.PolarsError):
         return None  # read alone, the cell that is at fault says so
     return whole if len(whole) == n * len(models) else None
 

@@ -7,12 +7,17 @@ from typing import Any, Literal
 import polars as pl
 
 from shiftbed.errors import InputError
-from shiftbed.store.names import cell_folder, part_name, part_range
+from shiftbed.store.compact import superfluous
+from shiftbed.store.manifest import Manifest
+from shiftbed.store.names import cell_folder, outermost, part_name, part_range
 from shiftbed.store.parts import read_part
 from shiftbed.store.probes import probe_folder, probe_record_of, write_probe
 from shiftbed.store.sealing import Damaged, digest, is_sealed
-from shiftbed.store.store import PredictionStore
+from shiftbed.store.store import Piece, PredictionStore, Range
+from shiftbed.store.test_sets import is_copy
 
+_PLACES = ("sums", "pack")
+"""What says where a complete cell is, with the checksums of its files."""
 Kind = Literal["missing", "duplicate", "damaged", "unreadable", "orphan", "leftover", "failed"]
 
 
@@ -48,6 +53,7 @@ def verify(store: PredictionStore) -> list[Problem]:
             )
             problems += [] if problem is None else [problem]
     cells = [one for name, one in records.items() if name.startswith("cells/")]
+    parts, packs = _by_folder(store.files.below("predictions")), _Packs(store)
     for record in cells:
         model, setting = str(record.get("model")), str(record.get("setting"))
         where = f"{model} on {setting}"
@@ -56,12 +62,76 @@ def verify(store: PredictionStore) -> list[Problem]:
         elif setting not in sizes:
             problems.append(Problem(kind="orphan", where=where, what="its test set is not there"))
         else:
-            folder, sums = cell_folder(model, setting), record.get("sums", {})
-            problems += _part_problems(store, folder, where, sizes[setting], "examples", sums)
+            known = store.placed(record)
+            if known and known[0].packed:
+                problems += _pack_problems(packs, known[0], where, sizes[setting])
+            else:
+                folder, sums = cell_folder(model, setting), record.get("sums", {})
+                ranges = map(part_range, parts.get(folder, []))
+                there = outermost(one for one in ranges if one is not None)
+                n = sizes[setting]
+                problems += _part_problems(store, folder, there, where, n, "examples", sums)
     for name, record in records.items():
         if name.startswith("probes/"):
             problems += _probe_problems(store, name, record)
+    problems += [
+        Problem(kind="leftover", where=name, what="its rows are in another file as well")
+        for name in _superfluous(store, parts, cells)
+    ]
     return [*problems, *_orphans(store, cells, broken)]
+
+
+def _by_folder(names: list[str]) -> dict[str, list[str]]:
+    """Files by their folder, with its path."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.rpartition("/")[0], []).append(name)
+    return found
+
+
+def _superfluous(
+    store: PredictionStore, folders: dict[str, list[str]], cells: list[dict[str, Any]]
+) -> list[str]:
+    """Parts whose rows are in another file of their cell as well."""
+    return [
+        name
+        for one in cells
+        for name in superfluous(
+            folders.get(cell_folder(one["model"], one["setting"]), []), store.placed(one) or []
+        )
+    ]
+
+
+class _Packs:
+    """Packs of a store, each read once: its rows, or what is wrong with it."""
+
+    def __init__(self, store: PredictionStore) -> None:
+        self.store = store
+        self.found: dict[tuple[str, str | None], int | Problem] = {}
+
+    def look(self, piece: Piece) -> int | Problem:
+        key = piece.file, piece.checksum
+        if key not in self.found:
+
+            def rows() -> None:
+                frame = read_part(self.store.read_bytes(*key), ["class_1"], checked=True)
+                self.found[key] = len(frame)
+
+            problem = _problem(rows, piece.file)
+            if problem is not None:
+                self.found[key] = problem
+        return self.found[key]
+
+
+def _pack_problems(packs: _Packs, piece: Piece, where: str, n: int) -> Iterator[Problem]:
+    """What is wrong with a cell that is in a pack."""
+    rows = packs.look(piece)
+    if isinstance(rows, Problem):
+        gone = not packs.store.files.exists(piece.file)
+        kind: Kind = "missing" if gone else rows.kind
+        yield Problem(kind=kind, where=where, what=f"examples 0–{n - 1}: {rows.what}")
+    elif piece.rows != n or piece.at + piece.rows > rows:
+        yield Problem(kind="damaged", where=where, what=f"its place in {piece.file} is none")
 
 
 def unsealed(store: PredictionStore) -> int:
@@ -80,6 +150,7 @@ def seal(store: PredictionStore) -> int:
         elif name.startswith("probes/"):
             write_probe(store, record["model"], record["setting"], record["probe"], record)
         elif name.startswith("test_sets/"):
+            store.forget_copies()
             data = store.files.read(f"{name.removesuffix('.json')}.parquet")
             store.write_json(name, record | {"examples": digest(data)})
         else:
@@ -89,11 +160,11 @@ def seal(store: PredictionStore) -> int:
 
 def _is_sealed(store: PredictionStore, name: str, record: dict[str, Any]) -> bool:
     if "#" in name:  # a batch is named by its checksum
-        return record.get("status") != "complete" or "sums" in record
+        return record.get("status") != "complete" or not record.keys().isdisjoint(_PLACES)
     if not is_sealed(store.files.read(name)):
         return False
     if name.startswith(("cells/", "probes/")):
-        return record.get("status") != "complete" or "sums" in record
+        return record.get("status") != "complete" or not record.keys().isdisjoint(_PLACES)
     return not name.startswith("test_sets/") or "examples" in record
 
 
@@ -102,12 +173,16 @@ def _records(store: PredictionStore) -> tuple[dict[str, dict[str, Any]], list[Pr
     found: dict[str, dict[str, Any]] = {}
     problems: list[Problem] = []
     names = [n for n in ("store.json", "testbed.json") if store.files.exists(n)]
-    for folder in ("test_sets", "cells", "probes"):
-        names += [name for name in store.files.below(folder) if name.endswith(".json")]
+    manifest = Manifest(store.files)  # which has read nothing yet
+    batches, single = manifest.listed()
+    names += [n for n in store.files.below("test_sets") if n.endswith(".json") and not is_copy(n)]
+    names += [name for name in (*batches, *single) if name.endswith(".json")]
+    names += [name for name in store.files.below("probes") if name.endswith(".json")]
     for name in names:
         try:
-            if name.startswith("cells/batch-"):
-                found |= {f"{name}#{i}": one for i, one in enumerate(store.batch(name))}
+            if name in batches:
+                inside = enumerate(manifest.batch(name).values())
+                found |= {f"{name}#{i}": dict(one) for i, one in inside}
             elif name.startswith("probes/"):
                 found[name] = probe_record_of(store, name)
             else:
@@ -116,13 +191,10 @@ def _records(store: PredictionStore) -> tuple[dict[str, dict[str, Any]], list[Pr
             problems.append(Problem(kind="unreadable", where=name, what=_reason(error)))
         except (InputError, ValueError) as error:
             problems.append(Problem(kind="damaged", where=name, what=_reason(error)))
-    own = {(one.get("model"), one.get("setting")) for n, one in found.items() if "#" not in n}
-    kept = {  # a record of its own takes precedence over one in a batch
-        name: one
-        for name, one in found.items()
-        if "#" not in name or (one.get("model"), one.get("setting")) not in own
-    }
-    return kept, problems
+    cells = [(name, one) for name, one in found.items() if name.startswith("cells/")]
+    last = {(one["model"], one["setting"]): name for name, one in cells}
+    kept = {*last.values()}  # a record of its own comes last, a later batch after an earlier one
+    return {n: one for n, one in found.items() if n in kept or not n.startswith("cells/")}, problems
 
 
 def _problem(work: Any, where: str) -> Problem | None:
@@ -140,18 +212,25 @@ def _probe_problems(store: PredictionStore, name: str, record: dict[str, Any]) -
     model, setting, probe = (str(record[key]) for key in ("model", "setting", "probe"))
     where, paths = f"{probe} probe of {model} on {setting}", int(record.get("paths", 0))
     folder, sums = probe_folder(model, setting, probe), record.get("sums", {})
-    yield from _part_problems(store, folder, where, paths, "paths", sums)
+    there = store.parts_in(folder)
+    yield from _part_problems(store, folder, there, where, paths, "paths", sums)
 
 
 def _part_problems(
-    store: PredictionStore, folder: str, where: str, n: int, rows: str, sums: dict[str, str]
+    store: PredictionStore,
+    folder: str,
+    parts: list[Range],
+    where: str,
+    n: int,
+    rows: str,
+    sums: dict[str, str],
 ) -> Iterator[Problem]:
-    """What of 0 … n − 1 is missing, there twice or damaged."""
+    """What of 0 … n − 1 is missing, there twice or damaged, in the parts that are there."""
 
     def of(kind: Kind, start: int, stop: int) -> Problem:
         return Problem(kind=kind, where=where, what=f"{rows} {start}–{stop - 1}")
 
-    at, parts = 0, store.parts_in(folder)
+    at = 0
     for start, stop in parts:
         if start > at:
             yield of("missing", at, start)
@@ -211,6 +290,10 @@ def _orphans(
                 yield Problem(kind="orphan", where=name, what=f"belongs to no known {what}")
             elif part_range(name) is None:
                 yield Problem(kind="orphan", where=name, what="is not a part")
+    used = {str(one["pack"]["file"]) for one in records if "pack" in one}
+    for name in store.files.below("packs"):
+        if name not in used:
+            yield Problem(kind="orphan", where=name, what="holds no cell of the store")
 
 
 def _reason(error: Exception) -> str:
@@ -235,7 +318,11 @@ def collect_garbage(
         records, broken = _records(store)
         cells = [one for name, one in records.items() if name.startswith("cells/")]
         bad = [one.where for one in _orphans(store, cells, broken)]
-        bad += [name for name in _damaged_parts(store, records) if name not in bad]
+        damaged = set(_damaged_parts(store, records))
+        bad += [name for name in sorted(damaged) if name not in bad]
+        whole = [one for one in cells if not _is_in(store, one, damaged)]
+        folders = _by_folder(store.files.below("predictions"))
+        bad += [name for name in _superfluous(store, folders, whole) if name not in bad]
         leftovers, bad = (
             [name for name in names if store.files.age(name) >= minimum_age]
             for names in (store.files.leftovers(), bad)
@@ -248,8 +335,16 @@ def collect_garbage(
     return [*leftovers, *bad]
 
 
+def _is_in(store: PredictionStore, record: dict[str, Any], files: set[str]) -> bool:
+    """Whether a cell is in one of the files, or in one that is not there."""
+    names = {piece.file for piece in store.placed(record) or ()}
+    return bool(names & files) or not all(map(store.files.exists, names))
+
+
 def _damaged_parts(store: PredictionStore, records: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """The files of parts that are not what was written."""
+    """The files of parts and packs that are not what was written."""
+    folders = _by_folder(store.files.below("predictions") + store.files.below("probes"))
+    packs = _Packs(store)
     for name, record in records.items():
         if name.startswith("cells/"):
             folder = cell_folder(str(record.get("model")), str(record.get("setting")))
@@ -257,13 +352,16 @@ def _damaged_parts(store: PredictionStore, records: dict[str, dict[str, Any]]) -
             folder = name.removesuffix(".json")
         else:
             continue
-        for part in store.parts_in(folder):
-            sums = record.get("sums", {})
-            problem = _part_damage(
-                store, f"{folder}/{part_name(*part)}", sums.get(part_name(*part))
-            )
+        sums = record.get("sums", {})
+        for file in folders.get(folder, []):
+            problem = _part_damage(store, file, sums.get(file.rpartition("/")[2]))
             if problem is not None and problem.kind == "damaged":
-                yield f"{folder}/{part_name(*part)}"
+                yield file
+        known = (store.placed(record) or []) if name.startswith("cells/") else []
+        if known and known[0].packed:
+            found = packs.look(known[0])
+            if isinstance(found, Problem) and found.kind == "damaged":
+                yield known[0].file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,10 +395,12 @@ def scrub(store: PredictionStore, *, rebuild: bool = False) -> Scrubbed:
             for name in aside:
                 if store.files.exists(name):
                     store.files.move(name, f"{QUARANTINE}/{name}")
+            store.forget_copies()
+            folders = {part.rpartition("/")[0] for part in parts}
             for name, record in records.items():
-                if name.startswith("cells/") and any(
-                    part.startswith(f"{cell_folder(record['model'], record['setting'])}/")
-                    for part in parts
+                if name.startswith("cells/") and (
+                    cell_folder(record["model"], record["setting"]) in folders
+                    or record.get("pack", {}).get("file") in parts
                 ):
                     reopened = record | {"status": "running"}
                     store.write_cell(record["model"], record["setting"], reopened)

@@ -232,7 +232,7 @@ class RemoteFiles:
             raise InputError(f"{self.root}/{name}: {brief(error)}") from None
 
     def read(self, name: str) -> bytes:
-        return bytes(self._do(lambda: self._files.cat_file(self._at(name)), name))
+        return bytes(self._do(lambda: self._files.cat_file(self._at(name), **self._once), name))
 
     def read_if_there(self, name: str) -> bytes | None:
         try:
@@ -244,7 +244,7 @@ class RemoteFiles:
         found: list[bytes] = []
         for first in range(0, len(names), 256):
             several = [self._at(name) for name in names[first : first + 256]]
-            data = self._do(partial(self._files.cat, several), names[first])
+            data = self._do(partial(self._files.cat, several, **self._once), names[first])
             found += [data] if isinstance(data, bytes) else [data[one] for one in several]
         return found
 
@@ -260,6 +260,12 @@ class RemoteFiles:
         if not self._has_buckets:
             self._files.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
         self._files.pipe_file(self._at(name), data, **how)
+
+    @property
+    def _once(self) -> dict[str, int]:
+        """A file in one request: S3 is asked for its size first otherwise."""
+        kind = self._files.protocol
+        return {"max_concurrency": 1} if "s3" in ([kind] if isinstance(kind, str) else kind) else {}
 
     @property
     def _has_buckets(self) -> bool:

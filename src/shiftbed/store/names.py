@@ -1,6 +1,7 @@
 """File names for models and settings: readable, reversible, and safe on any file system."""
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 _LONGEST = 180
@@ -46,9 +47,31 @@ def cell_folder(model: str, setting: str) -> str:
     return f"predictions/model={encode(model)}/setting={encode(setting)}"
 
 
+def pack_file(setting: str, name: str) -> str:
+    """The file of several small cells of a setting."""
+    return f"packs/setting={encode(setting)}/pack-{name}.parquet"
+
+
 def cell_file(model: str, setting: str) -> str:
     """The file of a cell's own record."""
     return f"cells/model={encode(model)}/setting={encode(setting)}.json"
+
+
+def outermost(parts: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges in order, without those that lie within another one.
+
+    >>> outermost([(0, 4), (0, 2), (2, 4), (4, 6)])
+    [(0, 4), (4, 6)]
+    """
+    return list(_outermost(parts))
+
+
+def _outermost(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    end = -1
+    for start, stop in sorted(set(parts), key=lambda part: (part[0], -part[1])):
+        if stop > end:
+            yield start, stop
+            end = stop
 
 
 def covers(parts: list[tuple[int, int]], n: int) -> bool:

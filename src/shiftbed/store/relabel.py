@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy
 from shiftbed.labels.steps import ClassMap, Subset
+from shiftbed.reading.files import whole_parquet
 from shiftbed.store.store import PredictionStore
 
 UNDECIDED = -1
@@ -153,17 +154,17 @@ def kept_parts(
 
     Best classes are small, and many short pieces would cost more than a long one.
     """
-    ranges = store.parts(model, setting)
-    if not ranges:
+    pieces = store.pieces(model, setting)
+    if not pieces:
         raise InputError(f"no predictions of {model!r} on {setting!r} in the store")
-    there = list(pl.read_parquet_schema(io.BytesIO(store.part_bytes(model, setting, ranges[0]))))
+    with whole_parquet(f"predictions of {model!r} on {setting!r}"):
+        there = list(pl.read_parquet_schema(io.BytesIO(store.piece_bytes(pieces[0]))))
     wanted = ("class_",) if _keeps_order(policy) else ("class_", "prob_")
     columns = ["logits"] if "logits" in there else [c for c in there if c.startswith(wanted)]
-    frames = (store.read_range(model, setting, one, columns) for one in ranges)
     if "logits" in there:
-        yield from frames
+        yield from (store.read_piece(one, columns) for one in pieces)
     else:
-        yield pl.concat(frames, how="vertical_relaxed")
+        yield store.read(model, setting, columns)
 
 
 def twin_answers(store: PredictionStore, model: str, setting: str, policy: LabelPolicy) -> Decided:

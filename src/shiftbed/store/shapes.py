@@ -22,12 +22,13 @@ def _classes(value: Any) -> bool:
     return count(value) and value <= MOST_CLASSES
 
 
+_PACK = {"file": text, "sha256": text, "at": count, "rows": count}
 _SETTING = {"test_set?": text, "clean?": dict, "mean_of?": [dict], "*": plain}
 _INFO = {"*": (None, bool, whole, real, any_text)}
 _CELL = {
     **{"model": text, "setting": text, "status?": any_text, "n?": (None, count), "info?": _INFO},
     **{"perturbation?": (None, {"*": plain}), "sums?": {"*": text}, "error?": plain},
-    **{"unreadable?": [any_text], "warnings?": [any_text], "wall_seconds?": real},
+    **{"pack?": _PACK, "unreadable?": [any_text], "warnings?": [any_text], "wall_seconds?": real},
     **{"options?": {"*": plain}, "backend?": (None, any_text), "*": plain},
 }
 _SHIFT = {"name": text, "kind": text, "source": [text], "target": text, "*": plain}

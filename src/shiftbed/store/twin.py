@@ -29,7 +29,8 @@ from shiftbed.store.relabel import (
     from_logits,
     kept_parts,
 )
-from shiftbed.store.store import PredictionStore, StoredTestSet
+from shiftbed.store.store import PredictionStore
+from shiftbed.store.test_sets import StoredTestSet
 
 _SAME = ("info", "spec", "preprocessing", "model_details", "identity", "seed", "backend")
 Integers = NDArray[np.int64]

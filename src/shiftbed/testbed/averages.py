@@ -65,7 +65,7 @@ def with_averages(testbed: Testbed) -> Testbed:
         n=np.column_stack(n),
         derived={**testbed.derived, **{one.record.id: one.parts for one in found}},
         records={**testbed.records, **{one.record.id: one.record for one in found}},
-        shifts=(*testbed.shifts, *map(_shift, found)),
+        shifts=(*testbed.shifts, *(_shift(one, testbed.shifts) for one in found)),
     )
 
 
@@ -159,7 +159,11 @@ def _mean(
     return Mean(record=record, parts=parts, kind=kind)
 
 
-def _shift(mean: Mean) -> Shift:
+def _shift(mean: Mean, others: Iterable[Shift]) -> Shift:
+    """From the clean setting; about the models that all other shifts from there are about."""
     assert mean.record.clean is not None
-    name = mean.record.id
-    return Shift(name=name, kind=mean.kind, source=(mean.record.clean.id,), target=name)
+    name, source = mean.record.id, (mean.record.clean.id,)
+    about = {(one.fit_on, one.task, one.validation) for one in others if one.source == source}
+    fit_on, task, validation = about.pop() if len(about) == 1 else ("", "", "")
+    found = Shift(name=name, kind=mean.kind, source=source, target=name)
+    return replace(found, fit_on=fit_on, task=task, validation=validation)

@@ -74,7 +74,7 @@ def combine(testbeds: Sequence[Testbed]) -> Testbed:
     models = pl.concat(_same_types(frames), how="diagonal")
     whole = Testbed(
         name=" + ".join(bed.name for bed in testbeds),
-        title=" and ".join(bed.title or bed.name for bed in testbeds),
+        title=f"{len(models):,} models: {', '.join(bed.name for bed in testbeds)}",
         models=models.with_columns(_same_as(testbeds, frames, values, settings)),
         settings=tuple(settings),
         value=np.vstack(values),

@@ -137,7 +137,8 @@ class Testbed:
         """The test-set size most models have in that setting, 0 if unknown."""
         sizes = self.size(setting)
         sizes = sizes[np.isfinite(self.accuracy(setting)) & (sizes > 0)]
-        return int(np.bincount(sizes).argmax()) if len(sizes) else 0
+        values, counts = np.unique(sizes, return_counts=True)
+        return int(values[counts.argmax()]) if len(sizes) else 0
 
     def shift(self, name: str | Shift) -> Shift:
         if isinstance(name, Shift):

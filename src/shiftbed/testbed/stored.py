@@ -12,7 +12,7 @@ from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.store import PredictionStore, frames, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.store.sealing import Damaged
-from shiftbed.store.store import StoredTestSet
+from shiftbed.store.test_sets import StoredTestSet
 from shiftbed.testbed.averages import with_averages
 from shiftbed.testbed.labels import called
 from shiftbed.testbed.record import Testbed
@@ -128,7 +128,7 @@ def _main(metric: str) -> bool:
 
 def _models(names: list[str], info: dict[str, dict[str, Any]]) -> pl.DataFrame:
     columns = ["kind", "in_fit_set", "parent"]
-    columns += sorted({key for one in info.values() for key in one} - set(columns))
+    columns += sorted({key for one in info.values() for key in one} - {*columns, "model"})
     table: dict[str, Any] = {"model": names}
     for column in columns:
         values = [info.get(name, {}).get(column) for name in names]

@@ -177,9 +177,9 @@ def _text(value: Any, what: str) -> str:
 
 def one_of(value: Any, what: str, known: Collection[str]) -> str:
     """A name, if it is a known one."""
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise unknown(what, str(value), known)
-    return str(value)
+    return value
 
 
 def _table(

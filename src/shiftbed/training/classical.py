@@ -7,9 +7,12 @@ RUN@1. The types in the file beyond those that skops trusts are in done.json as 
 them are in ``TRUSTED``, and a file with others is neither written nor read.
 """
 
+import io
 import json
+import re
 import time
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -181,7 +184,7 @@ def _write(estimator: Any, preprocessing: Preprocessing, folder: RunFolder) -> l
     except ImportError:
         raise InputError("skops is not installed: pip install 'shiftbed[evaluate]'") from None
 
-    data = skops.io.dumps(estimator)
+    data = _repeatable(skops.io.dumps(estimator))
     types = sorted(skops.io.get_untrusted_types(data=data))
     others = [one for one in types if one not in TRUSTED]
     if others:
@@ -194,3 +197,29 @@ def _write(estimator: Any, preprocessing: Preprocessing, folder: RunFolder) -> l
     with write_atomically(folder.estimator) as file:
         file.write(data)
     return types
+
+
+def _repeatable(data: bytes) -> bytes:
+    """The same file of skops whenever and wherever it is written.
+
+    Objects are numbered as they come instead of by their addresses in memory; times are left out.
+    """
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        files = {member.filename: archive.read(member) for member in archive.infolist()}
+    schema = files.pop("schema.json").decode()
+    addresses = re.findall(r'"__id__": (\d+)', schema)
+    numbers = {address: str(i) for i, address in enumerate(dict.fromkeys(addresses))}
+
+    def numbered(text: str) -> str:
+        return re.sub(
+            r'("__id__": |")(\d+)(\.\w+"|(?=[\s,}]))',
+            lambda m: m[1] + numbers.get(m[2], m[2]) + m[3],
+            text,
+        )
+
+    kept = {numbered(f'"{name}"').strip('"'): content for name, content in files.items()}
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in {**kept, "schema.json": numbered(schema).encode()}.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return made.getvalue()

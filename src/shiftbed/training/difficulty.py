@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
-from shiftbed.display import Result, Table
+from shiftbed.display import Result, Table, csv_text
 from shiftbed.engine.toml_files import model_beside
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet, open_test_set
@@ -210,8 +210,10 @@ def difficulty(
     )
     if output is not None:
         with write_atomically(output) as file:
-            write = frame.write_parquet if Path(output).suffix == ".parquet" else frame.write_csv
-            write(file)
+            if Path(output).suffix == ".parquet":
+                frame.write_parquet(file)
+            else:
+                file.write(csv_text(frame).encode())
     return Difficulty(
         frame=frame,
         data=data or examples.name,

@@ -27,6 +27,7 @@ checkpoints = {every = 1, unit = "epoch", at = [[0]], keep = "all"}      # "last
 seed = [0, 1, 2]
 kind = "standard"                        # columns of models in the testbed: no part of a job's id
 in_fit_set = "final"                     # "all" checkpoints, the "final" one, or "none"
+backbone = "resnet50.tv_in1k"            # what timm calls the weights, for --upstream backbone
 
 objective = {name = "augmix", weight = 12.0}       # with augmentation = "crop-flip+augmix"
 objective = {name = "replay", data = "old", ratio = [1, 10]}      # old batches after each new one
@@ -113,7 +114,8 @@ _OPTIONS: dict[str, Any] = {
     "memory_gib": 2.0,
     "top": 5,
 }
-_LABELS = ("name", "extra", "kind", "in_fit_set", "evaluate", "stages")
+_COLUMNS = ("kind", "in_fit_set", "backbone")
+_LABELS = ("name", "extra", *_COLUMNS, "evaluate", "stages")
 FIT = ("all", "final", "none")
 
 
@@ -130,6 +132,8 @@ class Job:
     """Ids of settings that its checkpoints are evaluated on."""
     kind: str = "standard"
     in_fit_set: str = "final"
+    backbone: str | None = None
+    """What timm calls the weights it starts from, as ``find_backbone`` takes it."""
     keep: str = "all"
     """Whose weights stay on disk: "all" checkpoints' or the "last", or only the last's "head"."""
 
@@ -293,7 +297,11 @@ def _grids(value: Any, sources: Sources) -> Iterator[Grid]:
 def _jobs(name: str, table: Mapping[str, Any], sources: Sources) -> Iterator[Job]:
     """All combinations, chained over stages: a run of an earlier stage is shared by later ones."""
     known_keys(table, (*_LABELS, *JOB_KEYS, *HOOKS), "[[grid]]")
-    labels = {key: table[key] for key in ("kind", "in_fit_set") if key in table}
+    labels = {key: table[key] for key in _COLUMNS if key in table}
+    if "backbone" in labels:
+        from shiftbed.results.pairs.added import find_backbone
+
+        find_backbone(str(labels["backbone"]))
     if labels.get("in_fit_set", "final") not in FIT:
         raise unknown("in_fit_set", str(labels["in_fit_set"]), FIT)
     common = {key: value for key, value in table.items() if key not in _LABELS}

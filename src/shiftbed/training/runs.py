@@ -241,6 +241,8 @@ def info_of(
         "grid": job.grid,
         "final": last,
     }
+    if job.backbone is not None:
+        found["backbone"] = job.backbone
     if job.parent is not None:
         before = RunFolder(task.runs, str(arguments["start"]).removeprefix("run:")).read("done")
         found["parent"] = f"{job.parent}@{before['stops'][-1]}" if before else job.parent

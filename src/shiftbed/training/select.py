@@ -19,6 +19,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.data.parts import exact, of_each_class, ranked
 from shiftbed.places import local
 from shiftbed.reading.files import read_file, read_frame
+from shiftbed.reading.tables import GUARDED
 
 Rows = NDArray[np.int64]
 T = TypeVar("T")
@@ -117,6 +118,7 @@ def read_column(path: str | Path, column: str, what: str) -> pl.DataFrame:
             frame = read_frame(data, str(path))
         else:
             frame = pl.read_csv(data, infer_schema=False)  # ids such as 007 stay texts
+            frame = frame.with_columns(pl.col("example").str.replace(GUARDED, "${1}"))
         found = frame.with_columns(pl.col("example").cast(pl.String))
         return found.select(*dict.fromkeys(["example", column])).drop_nulls()
     except pl.exceptions.PolarsError as error:

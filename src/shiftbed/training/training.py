@@ -272,10 +272,14 @@ class Training:
 
 
 def is_finished(task: TrainTask, store: PredictionStore) -> bool:
-    """Whether a job is trained and all its checkpoints are evaluated."""
+    """Whether a job is trained and all its checkpoints are evaluated.
+
+    What only a run that goes on needs is removed, if its end was cut short.
+    """
     done = task.folder.read("done")
     if done is None:
         return False
+    task.folder.forget_state()
     return all(
         is_evaluated(store, model_name(task.job, step), task.settings) for step in done["stops"]
     )

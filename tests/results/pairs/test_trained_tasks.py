@@ -1,16 +1,19 @@
 """From a recipe's task to every number of its pairs: trained, and checked by plain numpy."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
-from scipy.stats import wilcoxon
+from scipy.stats import false_discovery_control, wilcoxon
 
 import shiftbed as sb
 from shiftbed.catalogue import find_task
 from shiftbed.catalogue.maps import domain_classes
+from shiftbed.page.findings import findings
+from shiftbed.results.caveats import judge
 from shiftbed.results.pairs import open_pairs
 from shiftbed.store import PredictionStore
 from shiftbed.training import read_recipe
@@ -49,17 +52,25 @@ runs = "runs"
 path = "PACS"
 held_out = 0.4
 validation = 0.2
-corruptions = ["contrast:2", "gaussian_noise:3"]
-
+corruptions = ["contrast:3", "gaussian_noise:3"]
+"""
+GRID = """
 [[grid]]
-model = ["python:net.py:narrow()", "python:net.py:middle()", "python:net.py:wide()"]
-data = {name = "pacs/*", shots = ["all", 4]}
-optimiser = {name = "SGD", lr = 0.1}
+name = "{name}"
+model = "python:net.py:{name}()"
+data = {{name = "pacs/*", shots = ["all", 4]}}
+optimiser = {{name = "SGD", lr = 0.1}}
 batch_size = 16
 epochs = 2
-checkpoints = {every = 1, unit = "epoch"}
+checkpoints = {{every = 1, unit = "epoch"}}
 augmentation = "none"
+{backbone}
 """
+BACKBONES = {"narrow": "resnet50.tv_in1k", "middle": "timm:resnet50.a1_in1k", "wide": None}
+RECIPE += "".join(
+    GRID.format(name=name, backbone=f'backbone = "{known}"' if known else "")
+    for name, known in BACKBONES.items()
+)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +153,7 @@ def errors(store, source, target, models):
         np.mean(
             [
                 error(store, m, f"pacs/{source}/held-out+{name}")
-                for name in ("contrast:2", "gaussian_noise:3")
+                for name in ("contrast:3", "gaussian_noise:3")
             ]
         )
         for m in models
@@ -251,7 +262,7 @@ def test_chosen_checkpoints(store, checkpoint):
         assert sorted(pair.models) == sorted(wanted)
         assert pair.checkpoint == checkpoint
         assert sorted(len(left) for left in pair.left_out.values()) == [18, 24]
-    said = sb.patterns(store, checkpoint=checkpoint, bootstrap=20)
+    said = sb.patterns(store, checkpoint=checkpoint, bootstrap=40)
     assert said.to_dict()["checkpoint"] == checkpoint
     assert any("checkpoint with the lowest ID" in note for note in said.notes)
 
@@ -294,7 +305,7 @@ def test_effects_of_data_size_compare_networks_alike_in_all_else(store):
 
 def test_predictors_over_the_networks_of_each_shift(store):
     found = sb.predictors(store, bootstrap=0)
-    assert len(found.aims) == 12
+    assert len(found.aims) == 12 + 4  # the corruptions of a domain are its own networks' too
     for row in found.frame.filter(group="average").iter_rows(named=True):
         assert row["metric"] == row["ood"].split(" → ")[0]
         assert 0 < row["n"] <= 6
@@ -312,3 +323,73 @@ def test_only_everywhere(store):
     ):
         assert {row["networks"] for row in study.to_dict()["networks"]} == {3}
     assert sb.predictors(store, **narrow).frame["n"].max() == 3
+
+
+def test_the_store_knows_what_chance_is(store):
+    found = sb.patterns(store, bootstrap=100)
+    assert found.frame["chance"].to_list() == [1 / 7] * 12
+    assert not any("chance is unknown" in note for note in found.notes)
+    assert sb.patterns(store, classes=5, bootstrap=100).frame["chance"][0] == 1 / 5
+
+
+def test_the_worst_of_one_group_is_no_metric(store):
+    """The images of a domain are one group: the error there is the error."""
+    assert {*store.test_set("pacs/photo/held-out").groups} == {"photo"}
+    assert not any("worst_group" in name for pair in open_pairs(store) for name in pair.metrics)
+
+
+def test_upstream_errors_of_the_backbones_that_the_recipe_names(store):
+    timm = sb.open_testbed("timm")
+    rows = {
+        "narrow": timm.model_index("resnet50.tv_in1k@224-0.875"),
+        "middle": timm.model_index("resnet50.a1_in1k@224-0.95"),
+    }
+    error = {name: 1 - float(timm.accuracy("imagenet")[row]) for name, row in rows.items()}
+    r = []
+    for source, target in every_pair():
+        some = [m for m in last_networks(store, source) if not m.startswith("wide")]
+        e = errors(store, source, target, some)["ood:error"]
+        r.append(spearman([error[m.partition("-")[0]] for m in some], e))
+    found = sb.predictiveness(store, upstream="backbone", bootstrap=100).frame
+    row = found.row(by_predicate=pl.col("metric") == "upstream:imagenet", named=True)
+    assert row["r"] == pytest.approx(np.nanmean(r), abs=1e-9)
+    assert row["networks_most"] == 4
+    wanted = error["narrow"] - error["middle"]
+    assert wanted > 0.03  # the two weights of one name are not alike
+
+
+# --- lines judge the networks of their own ID data ------------------------------------------------
+
+
+def test_a_domains_shifts_judge_the_networks_trained_on_it(store):
+    """Networks that have seen the OOD domain are no robust ones; q-values are without them, too."""
+    found = sb.rank(store, shift="pacs/photo-to-sketch")
+    mine = [m for some in runs_on(store, "photo").values() for _, m in some]
+    assert sorted(found.frame["model"]) == sorted(mine)
+    p = found.frame["p_value"].to_numpy()
+    assert found.frame["q_value"].to_numpy() == pytest.approx(false_discovery_control(p))
+    assert any("36 models trained on its other domains left out" in n for n in found.notes)
+
+
+def test_the_report_counts_them_alike(store):
+    bed = sb.open_testbed(store)
+    told = findings(bed, ["pacs/photo-to-sketch", "pacs/sketch-to-photo"], on_boundary="clip")
+    assert dict(told.robustness.group_by("shift").len().iter_rows()) == {
+        "pacs/photo-to-sketch": 12,
+        "pacs/sketch-to-photo": 12,
+    }
+    assert "36 models trained on its other domains left out" in told.told[0].text
+
+
+def test_models_of_other_data_than_the_tasks_are_judged(store):
+    """A line through networks of one domain is for models from elsewhere; mixtures are told of."""
+    bed = sb.open_testbed(store)
+    others = {"pacs/cartoon": "imagenet", "pacs/art_painting": "pacs/photo+pacs/sketch"}
+    data = bed.models["training_data"].replace(others)
+    bed = replace(bed, models=bed.models.with_columns(training_data=data))
+    shift = bed.shift("pacs/photo-to-sketch")
+    told = judge(bed, [shift], on_boundary="clip").frame
+    data = dict(zip(bed.model_names, bed.models["training_data"], strict=True))
+    seen = {data[row["model"]]: row["artefact"] for row in told.iter_rows(named=True)}
+    mixed = "trained on pacs/sketch itself"
+    assert seen == {"pacs/photo": None, "imagenet": None, "pacs/photo+pacs/sketch": mixed}

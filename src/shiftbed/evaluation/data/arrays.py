@@ -204,7 +204,7 @@ def _column(where: str, what: str, values: NDArray[Any], size: int) -> NDArray[A
 LIMIT = 16 * 2**30
 """The most bytes to which a compressed array is unpacked."""
 _DAMAGED = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, SyntaxError, TokenError),
     *(NotImplementedError, RuntimeError, MemoryError, OverflowError, TypeError, ValueError),
     *(TokenError, Warning),  # NumPy's, about odd headers
 )

@@ -50,13 +50,14 @@ def existing(path: str | PathLike[str], what: str) -> Path:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; remembered while it keeps its size and time."""
-    status = path.stat()
-    return _digest(path.resolve(), status.st_size, status.st_mtime_ns)
+    """SHA-256 of a file; remembered while it is the same one by size, times and inode."""
+    about = path.stat()
+    seen = (about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
+    return _digest(path.resolve(), seen)
 
 
-@lru_cache(maxsize=256)
-def _digest(path: Path, _size: int, _time: int) -> str:
+@lru_cache(maxsize=4096)
+def _digest(path: Path, seen: tuple[int, ...]) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -132,8 +132,10 @@ def _folder(request: Request, pretrained: bool) -> Path:
     if pretrained:
         needed.append(WEIGHTS)
     instead = "give a folder that holds the repository, hf:FOLDER"
-    found = [hub_file(repository, names, request.spec.text, instead) for names in needed]
-    return found[0].parent
+    folder = hub_file(repository, needed[0], request.spec.text, instead).parent
+    for names in needed[1:]:  # of the same commit, though the branch may move meanwhile
+        hub_file(f"{name}@{folder.name}", names, request.spec.text, instead)
+    return folder
 
 
 def _network(folder: Path, request: Request, pretrained: bool) -> Any:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.models.base import Model
 from shiftbed.evaluation.models.checkpoints import digest, existing
+from shiftbed.evaluation.models.dependencies import code_files
 from shiftbed.evaluation.models.from_objects import from_object, is_module, stated
 from shiftbed.evaluation.models.spec import Request, stamp
 from shiftbed.evaluation.models.torch_model import network_digest, seeded
@@ -102,6 +103,7 @@ def find(name: str, origin: Origin, seed: int = 0) -> tuple[Any, dict[str, Any]]
     one place that executes code by name: only if its ``origin`` may.
     """
     origin.check(f"python:{name}")
+    _unchanged(name)
     module_name, colon, attribute = name.rpartition(":")
     called = attribute.endswith("()")
     attribute = attribute.removesuffix("()")
@@ -138,7 +140,7 @@ def _module(name: str) -> ModuleType:
     here = os.getcwd()  # modules in it can be imported, as with python -m
     sys.path.insert(0, here)
     try:
-        return _unchanged(importlib.import_module(name))
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise InputError(f"no module {name!r} here ({here}) or installed") from None
@@ -148,18 +150,21 @@ def _module(name: str) -> ModuleType:
             sys.path.remove(here)
 
 
-_sources: dict[str, str] = {}
+_sources: dict[Path, str] = {}
 """SHA-256 of the source files of modules as they were imported."""
 
 
-def _unchanged(module: ModuleType) -> ModuleType:
-    """Refuse a module whose source is no longer what this process runs."""
-    source = Path(getattr(module, "__file__", None) or "")
-    if source.suffix == ".py" and source.is_file():
+def _unchanged(name: str) -> None:
+    """Refuse code of which this process runs an earlier state, its own or of what it imports.
+
+    A file that is named as such is executed anew each time, what it imports is not.
+    """
+    module = name.rpartition(":")[0]
+    again = Path(module).resolve() if module.endswith(".py") else None
+    for source in (one for one in code_files(name) if one != again):
         now = digest(source)
-        if _sources.setdefault(str(source), now) != now:
+        if _sources.setdefault(source, now) != now:
             raise InputError(f"{source.name} has changed since it was imported: start again")
-    return module
 
 
 def shown(name: str) -> str:

@@ -208,6 +208,11 @@ def name_of(spec: str) -> str:
     return spec if prefix in PREFIXES else str(_module(prefix).name_of(spec))
 
 
+def kinds() -> set[str]:
+    """What a model's line may begin with, entry points included."""
+    return {*PREFIXES, *(one.name for one in entry_points(group=PLUGINS))}
+
+
 def _module(prefix: str) -> Any:
     if prefix in PREFIXES:
         return import_module(PREFIXES[prefix])

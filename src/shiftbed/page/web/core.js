@@ -43,6 +43,8 @@ const points = (value, digits = 2) =>
 const number = (value, digits = 4) => (known(value) ? minus(value.toFixed(digits)) : "–");
 /** R², with a third digit where two would make it perfect. */
 const r2Text = (value) => number(value, value > 0.99 ? 3 : 2);
+/** A count, with commas from a thousand on. */
+const many = (count) => count.toLocaleString("en-US");
 const short = (value) => (known(value) ? minus(String(Number(value.toPrecision(4)))) : "–");
 
 // --- state ----------------------------------------------------------------------------------------
@@ -252,7 +254,7 @@ function tableView(name, header, given, count = given.length) {
   const details = make(
     "details",
     { class: "table", open: state.table === name },
-    make("summary", {}, `Table (${count} rows)`),
+    make("summary", {}, `Table (${many(count)} rows)`),
     make("button", { type: "button", class: "csv", onclick: () => download(`${name}.csv`, csv(header, rowsOf())) }, "Download CSV"),
     make(
       "div",

@@ -116,12 +116,12 @@ function boardSentence(shift) {
   const out = fairlyOut(shift);
   const [above, below] = [out.filter((i) => shift.robustness.effective[i] > 0).length, out.filter((i) => shift.robustness.effective[i] < 0).length];
   const all = outOf(shift).length;
-  const count = (n) => (n === 1 ? "1 model is" : `${n} models are`);
+  const count = (n) => (n === 1 ? "1 model is" : `${many(n)} models are`);
   const main = shift.reason
     ? [`The line of ${shiftTitle(shift)} is not `, term("trust", "trusted"), ` (${shift.reason}): ranks here say little.`]
     : all
-      ? [`${count(above)} more robust on ${titleOf(shift.target)} than the accuracy on ${titleOf(shift.source[0])} predicts (`, term("out", "out of line"), ` above the `, term("line", "line"), `), ${below} less${all > out.length ? `, ${all - out.length} for a known artefact` : ""}; of ${judgedCount(shift)} judged.`]
-      : [`No model of ${judgedCount(shift)} is robust on ${titleOf(shift.target)} beyond what its accuracy on ${titleOf(shift.source[0])} predicts: none is `, term("out", "out of line"), ". The highest ", term("rho", "ρ"), " come first."];
+      ? [`${count(above)} more robust on ${titleOf(shift.target)} than the accuracy on ${titleOf(shift.source[0])} predicts (`, term("out", "out of line"), ` above the `, term("line", "line"), `), ${below} less${all > out.length ? `, ${all - out.length} for a known artefact` : ""}; of ${many(judgedCount(shift))} judged.`]
+      : [`No model of ${many(judgedCount(shift))} is robust on ${titleOf(shift.target)} beyond what its accuracy on ${titleOf(shift.source[0])} predicts: none is `, term("out", "out of line"), ". The highest ", term("rho", "ρ"), " come first."];
   return make("p", { class: "finding", id: "board-sentence" }, main, " ", make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name, place: state.place }) }, "See them on the chart"));
 }
 
@@ -178,18 +178,18 @@ function boardTable(shift, columns, chosen) {
         "tr",
         { class: pins.has(MODELS[i]) ? "pinned" : null },
         make("td", { class: "model" }, name),
-        chosen.map((c) => columns[c].cell?.(i) ?? make("td", { class: columns[c].number ? "number" : null }, columns[c].show(columns[c].value(i)))),
+        chosen.map((c) => columns[c].cell?.(i) ?? make("td", { class: columns[c].number ? "number" : c === "kind" ? "kind" : null }, columns[c].show(columns[c].value(i)))),
       ),
     );
   }
-  const more = rows.length > limit ? make("button", { type: "button", "data-name": "more", onclick: () => update({ rows: "all" }) }, `Show all ${rows.length}`) : null;
+  const more = rows.length > limit ? make("button", { type: "button", "data-name": "more", onclick: () => update({ rows: "all" }) }, `Show all ${many(rows.length)}`) : null;
   return [
     make(
       "div",
       { class: "scroll board", tabindex: "0", role: "region", "aria-label": `Leaderboard: ${shiftTitle(shift)}` },
       make("table", { id: "board" }, make("thead", {}, make("tr", {}, head("model", "Model", false), chosen.map((c) => head(c, columns[c].title, columns[c].number)))), body),
     ),
-    make("p", { class: "controls" }, more, make("button", { type: "button", class: "csv", onclick: () => boardCsv(shift, rows) }, `Download CSV (${rows.length} models)`)),
+    make("p", { class: "controls" }, more, make("button", { type: "button", class: "csv", onclick: () => boardCsv(shift, rows) }, `Download CSV (${many(rows.length)} models)`)),
   ];
 }
 

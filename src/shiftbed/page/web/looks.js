@@ -35,6 +35,12 @@ function looks(groups) {
   return found;
 }
 
+/** Groups as a legend lists them: kinds of models in their order, then the rest by name. */
+function inOrder(groups) {
+  const rank = (group) => (KINDS.includes(group) ? KINDS.indexOf(group) : KINDS.length);
+  return [...groups].sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1));
+}
+
 const MOST_GROUPS = 8;
 
 /** Groups to colour models by: values of a column, ranges of a numeric one, the commonest of many. */
@@ -50,7 +56,7 @@ function colouring(name, rows) {
     const of = (i) => (known(values[i]) ? groups[cuts.filter((cut) => values[i] > cut).length] : "–");
     return { of, groups: [...groups, ...(distinct.has("–") ? ["–"] : [])] };
   }
-  if (distinct.size <= MOST_GROUPS || name === "kind") return { of: (i) => asText(values[i]), groups: [...distinct].sort() };
+  if (distinct.size <= MOST_GROUPS || name === "kind") return { of: (i) => asText(values[i]), groups: inOrder(distinct) };
   const counts = new Map();
   for (const i of rows) counts.set(asText(values[i]), (counts.get(asText(values[i])) ?? 0) + 1);
   const common = [...counts].sort((a, b) => b[1] - a[1]).slice(0, CYCLE.length).map(([value]) => value);

@@ -20,7 +20,7 @@ function findingOf(list, finding) {
     const named = finding.models.map((name) => MODELS.indexOf(name)).filter((i) => i >= 0);
     const rows = MODELS.map((_, i) => i).filter((i) => known(shift.robustness.effective[i]));
     const fit = baselineFit(shift);
-    const link = make("a", { class: "small", href: address({ ...DEFAULTS, view: "scatter", shift: shift.name, pins: finding.models.length ? JSON.stringify(finding.models) : "" }) }, `${shiftTitle(shift)} over ${titleOf(shift.source[0])}`);
+    const link = make("a", { class: "small", href: address({ ...DEFAULTS, view: "scatter", shift: shift.name, pins: finding.models.length ? JSON.stringify(finding.models) : "" }) }, `${titleOf(shift.target)} over ${titleOf(shift.source[0])}`);
     const chart = make("div", { class: "finding-chart" });
     box.append(make("div", {}, chart, link));
     miniature(chart, shift, rows, fit, { named, scale: "logit" });
@@ -48,7 +48,7 @@ function findingsView(host) {
         "p",
         { class: "small" },
         make("strong", {}, s.title || s.name),
-        ` · ${s.models} models, ${s.settings} settings${s.means ? ` and ${s.means} means of them` : ""}. ${[s.source, s.licence].filter(Boolean).join(", ")} ${s.citation}`,
+        ` · ${many(s.models)} models, ${many(s.settings)} settings${s.means ? ` and ${s.means} means of them` : ""}. ${[s.source, s.licence].filter(Boolean).join(", ")} ${s.citation}`,
       ),
     ),
     make("p", { class: "small" }, DATA.provenance),

@@ -56,7 +56,7 @@ function miniature(host, shift, rows, fit, { named = [], scale = state.scale } =
       small: true,
       x: xAxis,
       y: yAxis,
-      points: { x: at, y: up, look: rows.map((i) => styles.get(groupOf(i))), size: rows.map((i) => (special.has(i) ? 5 : 2)), faint: named.length ? rows.map((i) => !special.has(i)) : null, order: rows.map((_, k) => k).sort((a, b) => special.has(rows[a]) - special.has(rows[b])) },
+      points: { x: at, y: up, look: rows.map((i) => styles.get(groupOf(i))), size: rows.map((i) => (special.has(i) ? 5 : 2)), faint: named.length ? rows.map((i) => !special.has(i)) : null, order: named.length ? rows.map((_, k) => k).sort((a, b) => special.has(rows[a]) - special.has(rows[b])) : null },
       under: (c, p) => {
         stroke(c, p, [p.x.low, p.x.high], [p.x.low, p.x.high], ink("muted"), { dash: [4, 3], width: 1 });
         if (!fit.reason) drawLines(c, p, fit, shift.source[0], { scale });

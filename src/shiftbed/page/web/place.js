@@ -175,7 +175,6 @@ const chip = (verdict) => make("span", { class: `chip chip-${CHIPS[verdict] ?? "
 
 function placedCard(one, several) {
   const { line } = one;
-  const id = (s) => DATA.settings[s];
   const show = () => update({ shift: line.shift });
   const around = known(one.low) ? `95 % ` : "";
   return make(
@@ -192,9 +191,22 @@ function placedCard(one, several) {
       `; ${percent(one.y)} where the line predicts ${percent(one.predicted)}; p = ${short(one.p)}, q = ${short(one.q)}.`,
     ),
     one.caveats.length ? make("ul", { class: "caveats small" }, one.caveats.map((text) => make("li", {}, text))) : null,
-    make("p", { class: "small command" }, make("code", {}, `shiftbed place --id ${id(line.source)}=${shellNumber(one, 0)} --ood ${line.shift}=${shellNumber(one, 1)}`)),
+    commandOf(one),
   );
 }
+
+/** What to type to get the same from the command line, where it knows the testbed. */
+function commandOf(one) {
+  const [testbed, { source, target, shift }] = [DATA.sources[0], one.line];
+  if (!testbed?.published) return null;
+  const which = testbed.name === USUAL_TESTBED ? "" : ` --testbed ${testbed.name}`;
+  const plain = (name) => /^[\w.+-]+$/.test(name);
+  const word = (name, side) => (plain(name) ? `${name}=${shellNumber(one, side)}` : `'${name}=${shellNumber(one, side)}'`);
+  const ood = plain(shift) ? shift : DATA.settings[target];
+  return make("p", { class: "small command" }, make("code", {}, `shiftbed place${which} --id ${word(DATA.settings[source], 0)} --ood ${word(ood, 1)}`));
+}
+
+const USUAL_TESTBED = "imagenet-testbed-2020";
 
 const shellNumber = (one, side) => {
   const n = one.given[side];

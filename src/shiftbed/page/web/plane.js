@@ -59,7 +59,8 @@ function planeView(host) {
     },
   });
   space.canvas.id = "plane";
-  host.append(make("p", { class: "small" }, "Drag or use the arrow keys to turn. The net is the plane through the filled models; stalks join a model to it."));
+  const stalks = rows.length > MANY ? "" : "; stalks join a model to it";
+  host.append(make("p", { class: "small" }, `Drag or use the arrow keys to turn. The net is the plane through the filled models${stalks}.`));
   host.append(make("h3", {}, "Its two projections"));
   const pair = make("div", { class: "pair" });
   host.append(pair);
@@ -163,18 +164,20 @@ class Space extends Canvas {
 
   /** x₁ and x₂ lie flat, y stands; returns screen x, screen y and depth. */
   view([u, v, w]) {
-    const t = (this.turn * Math.PI) / 180;
-    const p = (this.tilt * Math.PI) / 180;
-    const x = u * Math.cos(t) - v * Math.sin(t);
-    const depth = u * Math.sin(t) + v * Math.cos(t);
-    const up = w * Math.cos(p) + depth * Math.sin(p);
-    const away = depth * Math.cos(p) - w * Math.sin(p);
+    const [cosT, sinT, cosP, sinP] = this.angles;
+    const x = u * cosT - v * sinT;
+    const depth = u * sinT + v * cosT;
+    const up = w * cosP + depth * sinP;
+    const away = depth * cosP - w * sinP;
     const near = 1 / (1 + 0.28 * away);
     return [this.mid[0] + x * this.scale * near, this.mid[1] - up * this.scale * near, away];
   }
 
   render(c, width, height) {
     const { cube, axes, look, filled, plane, name } = this.data;
+    const [t, p] = [(this.turn * Math.PI) / 180, (this.tilt * Math.PI) / 180];
+    this.angles = [Math.cos(t), Math.sin(t), Math.cos(p), Math.sin(p)];
+    const many = cube.length > MANY;
     this.mid = [width / 2, 0.47 * height];
     this.scale = Math.min(width * 0.58, height * 0.62);
     const corners = [...Array(8).keys()].map((i) => this.view([(i & 1) - 0.5, ((i >> 1) & 1) - 0.5, ((i >> 2) & 1) - 0.5]));
@@ -188,12 +191,22 @@ class Space extends Canvas {
     }
     this.ticks(c, axes);
     if (plane) this.net(c, axes, plane);
-    this.placed = cube.map((at, k) => [...this.view(at), k]).sort((p, q) => q[2] - p[2]);
+    this.placed = cube.map((at, k) => {
+      const one = this.view(at);
+      one.push(k);
+      return one;
+    });
+    this.placed.sort((a, b) => b[2] - a[2]);
     for (const [x, y, depth, k] of this.placed) {
       const [colour, marker] = look(k);
+      const size = dotSize(cube.length, 4.2) * (1 - 0.35 * depth);
+      if (many) {
+        dot(c, x, y, size, colour, !filled(k));
+        continue;
+      }
       if (plane) this.stalk(c, cube[k], axes, plane, x, y, colour);
       c.beginPath();
-      MARKERS[marker](c, x, y, 4.2 * (1 - 0.35 * depth));
+      MARKERS[marker](c, x, y, size);
       if (filled(k)) {
         c.fillStyle = colour;
         c.fill();

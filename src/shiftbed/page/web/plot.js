@@ -9,13 +9,16 @@ function ink(name) {
 const inks = new Map(); // asked for once, until they change
 
 const FONT = "12px system-ui, sans-serif";
+const MANY = 3000; // points from which on a marker is a dot
+/** Size of a point among so many. */
+const dotSize = (count, usual = 3.5) => (count > MANY ? 2.2 : usual);
 const drawn = new Set(); // plots on the page, drawn again when its size or colours change
 const later = []; // drawings that nobody sees yet, done one at a time when the browser is idle
 
-/** Draw now if the element is on the screen or nearly so, else when there is time. */
+/** Draw now if the element is on the screen, else when there is time. */
 function drawSoon(node, draw) {
   const box = node.getBoundingClientRect();
-  if (box.top < 1.3 * window.innerHeight && box.bottom > -0.3 * window.innerHeight) return draw();
+  if (box.top < window.innerHeight && box.bottom > 0) return draw();
   if (!later.length) requestIdleCallback(drawNext, { timeout: 300 });
   later.push(draw);
 }
@@ -205,18 +208,17 @@ class Plot extends Canvas {
     if (!p) return;
     this.placed = [];
     const order = p.order ?? p.x.map((_, i) => i);
-    const tiny = order.length > 3000; // a marker of that size is a dot
+    const tiny = order.length > MANY;
     for (const i of order) {
       const x = this.px(p.x[i]);
       const y = this.py(p.y[i]);
       if (!Number.isFinite(x) || !Number.isFinite(y)) continue;
       this.placed.push([x, y, i]);
       const [colour, marker] = p.look[i];
-      const r = p.size ? p.size[i] : 3.5;
+      const r = p.size ? p.size[i] : dotSize(order.length);
       c.globalAlpha = p.faint?.[i] ? 0.2 : 1;
-      if (tiny && r <= 2.2 && !p.open?.[i]) {
-        c.fillStyle = colour;
-        c.fillRect(x - 0.9 * r, y - 0.9 * r, 1.8 * r, 1.8 * r);
+      if (tiny && r <= 2.2) {
+        dot(c, x, y, r, colour, p.open?.[i]);
         continue;
       }
       c.beginPath();
@@ -352,6 +354,15 @@ class Plot extends Canvas {
       this.go(null);
     }
   }
+}
+
+/** One of many points, full or open. */
+function dot(c, x, y, r, colour, open) {
+  c.fillStyle = colour;
+  if (!open) return c.fillRect(x - 0.9 * r, y - 0.9 * r, 1.8 * r, 1.8 * r);
+  c.strokeStyle = colour;
+  c.lineWidth = 1;
+  c.strokeRect(x - 0.8 * r, y - 0.8 * r, 1.6 * r, 1.6 * r);
 }
 
 /** A line through positions of a plot, broken where one is not finite. */

@@ -32,7 +32,7 @@ function rhoPlot(host, label, rows, xs, ys, xTitle, yTitle, extra = {}) {
     x: axisOfPoints(xs, xTitle),
     y: axisOfPoints(ys, yTitle),
     zoomable: true,
-    points: { x: xs, y: ys, look: rows.map((i) => styles.get(groupOf(i))), size: rows.map((i) => (pins.has(MODELS[i]) || DATA.models.own[i] ? 6.5 : 4)) },
+    points: { x: xs, y: ys, look: rows.map((i) => styles.get(groupOf(i))), size: rows.map((i) => (pins.has(MODELS[i]) || DATA.models.own[i] ? 6.5 : dotSize(rows.length, 4))) },
     under: (c, p) => {
       if (extra.good) {
         c.fillStyle = ink("good");
@@ -47,11 +47,22 @@ function rhoPlot(host, label, rows, xs, ys, xTitle, yTitle, extra = {}) {
   }));
 }
 
+const MOST_PARENTS = 100; // in a list to choose from
+
+/** Models that others were derived from → how many, most first. */
+function derivedFrom() {
+  const counts = new Map();
+  for (const p of DATA.models.parent) if (p >= 0) counts.set(p, (counts.get(p) ?? 0) + 1);
+  return new Map([...counts].sort((a, b) => b[1] - a[1]));
+}
+
 function relativeView(host) {
   const shifts = DATA.shifts.filter((s) => s.source.length === 1);
   const shift = shifts.find((s) => s.name === state.shift) ?? shifts.find(isNatural) ?? shifts[0];
-  const parents = [...new Set(DATA.models.parent.filter((p) => p >= 0))];
-  const parent = parents.includes(MODELS.indexOf(state.parent)) ? MODELS.indexOf(state.parent) : -1;
+  const derived = derivedFrom();
+  const parent = derived.has(MODELS.indexOf(state.parent)) ? MODELS.indexOf(state.parent) : -1;
+  const parents = [...derived.keys()].slice(0, MOST_PARENTS);
+  if (parent >= 0 && !parents.includes(parent)) parents.push(parent);
   const all = rhos(shift);
   const rows = shownModels().filter((i) => {
     const from = DATA.models.parent[i];
@@ -65,7 +76,7 @@ function relativeView(host) {
       "div",
       { class: "controls" },
       choice("Shift", shifts.map((s) => [s.name, shiftTitle(s)]), shift.name, (v) => update({ shift: v, x: "", y: "" }), { "data-name": "shift" }),
-      choice("Derived from", [["", "any model"], ...parents.map((p) => MODELS[p])], parent < 0 ? "" : MODELS[parent], (v) => update({ parent: v }), { "data-name": "parent" }),
+      choice("Derived from", [["", "any model"], ...parents.map((p) => [MODELS[p], nameOf(p)])], parent < 0 ? "" : MODELS[parent], (v) => update({ parent: v }), { "data-name": "parent" }),
       choice("Colour", Object.keys(DATA.models.columns), state.colour, (v) => update({ colour: v }), { "data-name": "colour" }),
     ),
     filterControls(),

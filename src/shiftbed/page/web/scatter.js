@@ -97,7 +97,7 @@ function scatterView(host) {
         y: up,
         look: rows.map((i) => styles.get(groupOf(i))),
         open: rows.map((i) => !fit.models?.has(i)),
-        size: special.map((s) => (s ? 6 : rows.length > 3000 ? 2.2 : 3.5)),
+        size: special.map((s) => (s ? 6 : dotSize(rows.length))),
         faint: rows.map((_, k) => searching && !special[k]),
         order: rows.map((_, k) => k).sort((a, b) => special[a] - special[b]),
       },

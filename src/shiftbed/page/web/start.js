@@ -52,7 +52,7 @@ function startView(host) {
         "section",
         { class: "ask" },
         make("h2", {}, "Is your model robust?"),
-        make("p", {}, "Type its accuracy on ordinary images (", term("id", "ID"), ") and on shifted ones (", term("ood", "OOD"), "): 0.7613, 76.13 % or 38065/50000."),
+        make("p", {}, "Type its accuracy on ordinary images (", term("id", "ID"), ") and on shifted ones (", term("ood", "OOD"), "): 0.7613, 76.13 % or 38065/50000."),
         placeForm((text) => {
           update({ place: text }, { quiet: true });
           show();
@@ -82,13 +82,13 @@ function overview(host, shift, placed) {
   const fit = baselineFit(shift);
   const named = threeOf(fairlyOut(shift));
   const groupOf = (i) => asText(column("kind")?.[i]);
-  const groups = [...new Set(rows.map(groupOf))].sort();
+  const groups = inOrder(new Set(rows.map(groupOf)));
   const styles = looks(groups);
   const out = outOf(shift).length;
-  host.append(make("h2", {}, `${shiftTitle(shift)}: `, out ? [`${out} of ${judgedCount(shift)} models are `, term("out", "out of line")] : ["no model is ", term("out", "out of line")]));
+  host.append(make("h2", {}, `${shiftTitle(shift)}: `, out ? [`${many(out)} of ${many(judgedCount(shift))} models are `, term("out", "out of line")] : ["no model is ", term("out", "out of line")]));
   const xs = [...rows.map((i) => accuracy(x, i)), ...mine.map((o) => o.x)];
   const ys = [...rows.map((i) => accuracy(y, i)), ...mine.map((o) => o.y)];
-  const label = `${shiftTitle(shift)} accuracy over ${titleOf(x)} accuracy: ${rows.length} models and the line through the baseline models`;
+  const label = `${titleOf(y)} accuracy over ${titleOf(x)} accuracy: ${rows.length} models and the line through the baseline models`;
   const plot = new Plot(host, label, 380, () => {
     const xAxis = axisFor(xs, x, `Accuracy on ${titleOf(x)}`, "logit");
     const yAxis = axisFor(ys, y, `Accuracy on ${titleOf(y)}`, "logit");
@@ -104,7 +104,7 @@ function overview(host, shift, placed) {
         y: up,
         look: [...rows.map((i) => styles.get(groupOf(i))), ...mine.map(() => OWN)],
         open: [...rows.map((i) => !fit.models?.has(i)), ...mine.map(() => false)],
-        size: [...rows.map(() => (rows.length > 3000 ? 2 : 3)), ...mine.map(() => 8)],
+        size: [...rows.map(() => dotSize(rows.length, 3)), ...mine.map(() => 8)],
       },
       under: (c, p) => {
         stroke(c, p, [p.x.low, p.x.high], [p.x.low, p.x.high], ink("muted"), { dash: [6, 4], width: 1 });
@@ -137,7 +137,7 @@ function sentences(shift, fit, rows, named, out) {
     { class: "sentences" },
     make("li", {}, "Every dot is a model. ", term("line", "The line"), ` is what ${fit.n ?? 0} `, term("baseline", "baseline models"), ` do: their accuracy on ${titleOf(x)} predicts that on ${titleOf(y)} (R² ${r2Text(shift.line.r2)}).`, trusted),
     make("li", {}, "A model’s height above the line is its ", term("rho", "effective robustness ρ"), ": the robustness that its accuracy alone does not explain. On the line means accurate, and no more robust than that."),
-    make("li", {}, best === undefined ? (out ? `${out} models are out of line, but not fairly: see their caveats.` : "No model lies further from the line than ordinary models do.") : [`${out} models are further from it than ordinary models fall; the furthest is ${nameOf(best)}, ${points(shift.robustness.effective[best], 1)} points. `, make("a", { href: address({ ...DEFAULTS, view: "leaderboard", shift: shift.name }) }, "All of them")]),
+    make("li", {}, best === undefined ? (out ? `${out} models are out of line, but not fairly: see their caveats.` : "No model lies further from the line than ordinary models do.") : [`${many(out)} models are further from it than ordinary models fall; the furthest is ${nameOf(best)}, ${points(shift.robustness.effective[best], 1)} points. `, make("a", { href: address({ ...DEFAULTS, view: "leaderboard", shift: shift.name }) }, "All of them")]),
   );
 }
 
@@ -204,8 +204,14 @@ function nameLine(c, plot, fit, n) {
 
 const MOST_CARDS = 24;
 
+/** Shifts with more models first (half powers of two), else as they are. */
+function bySize(shifts) {
+  const size = (shift) => Math.floor(2 * Math.log2(Math.max(1, judgedCount(shift))));
+  return [...shifts].sort((a, b) => size(b) - size(a));
+}
+
 function cards() {
-  const all = judged();
+  const all = bySize(judged());
   if (!all.length) return null;
   const shown = state.cards === "all" ? all : all.slice(0, MOST_CARDS);
   const list = make("ul", { class: "cards" });
@@ -222,9 +228,9 @@ function cards() {
           thumb,
           make("strong", {}, titleOf(shift.target)),
           make("span", { class: "small" }, `over ${titleOf(shift.source[0])}`),
-          make("span", { class: "small" }, `R² ${r2Text(shift.line.r2)} · ${judgedCount(shift)} models`),
+          make("span", { class: "small" }, `R² ${r2Text(shift.line.r2)} · ${many(judgedCount(shift))} models`),
           make("span", { class: shift.reason ? "warning small" : "small" }, shift.reason ? `line not trusted: ${shift.reason}` : "line trusted"),
-          make("span", { class: out ? "chip chip-out" : "chip chip-on" }, out ? `${out} out of line` : "none out of line"),
+          make("span", { class: out ? "chip chip-out" : "chip chip-on" }, out ? `${many(out)} out of line` : "none out of line"),
         ),
       ),
     );

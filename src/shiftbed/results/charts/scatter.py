@@ -8,7 +8,7 @@ and y = x. shi2023, Section 4.2: two ID accuracies predict an OOD one, S(y) = w�
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
@@ -25,7 +25,7 @@ from shiftbed.figures.charts import Plane, Scatter, Trend
 from shiftbed.figures.palette import KINDS, MOST, OTHER, OWN
 from shiftbed.records import Shift
 from shiftbed.results.caveats import line_caveats
-from shiftbed.scales import LOGIT, Scale
+from shiftbed.scales import LINEAR, LOGIT, Scale
 from shiftbed.scales import scale as find_scale
 from shiftbed.testbed.labels import labels
 from shiftbed.testbed.record import Testbed
@@ -98,6 +98,29 @@ def scatter(
         level=level,
         trends=tuple(trends),
         reading=_reading(level, bars, band_level, draws, fdr),
+    )
+
+
+def on_linear_axes(chart: Scatter) -> Scatter:
+    """The same models and lines, which were fitted on another scale, on axes of accuracies.
+
+    andreassen2021, Figure 2b: a line of logits is a curve there.
+
+    >>> from shiftbed.testbed import published
+    >>> chart = on_linear_axes(scatter(published("imagenet-testbed-2020"), "imagenet-v2"))
+    >>> chart.x_axis.scale.name, chart.equations
+    ('linear', ('logit y = 0.922 logit x − 0.495, n = 78, R² = 0.997',))
+    """
+
+    def axis(old: Axis, value: Floats, low: Floats, high: Floats) -> Axis:
+        said = {"setting": old.setting, "title": old.title, "n": old.n}
+        return fit_axis(value, low, high, scale=LINEAR, **said)  # type: ignore[arg-type]
+
+    return replace(
+        chart,
+        x_axis=axis(chart.x_axis, chart.x, chart.x_low, chart.x_high),
+        y_axis=axis(chart.y_axis, chart.y, chart.y_low, chart.y_high),
+        edge=np.zeros_like(chart.edge),
     )
 
 

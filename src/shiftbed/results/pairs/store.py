@@ -1,6 +1,7 @@
 """A prediction store as pair tables."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,10 @@ def pairs_from_store(
     settings = ends | {one.id for end in ends for one in perturbed.get(end, [])}
     scored = scores(store, metrics=METRICS, settings=sorted(settings | checked))
     values = _by_setting(scored)
+    sets = {one: store.test_set(one) for one in values}
+    for one, test_set in sets.items():
+        if len(set(test_set.groups or ())) < 2:  # the worst of one group is the error again
+            values[one].pop("worst_group_error", None)
     models = tuple(dict.fromkeys(r["model"] for r in complete))
     known = {r["model"]: r.get("info", {}) for r in complete} | about.get("models", {})
     info = _info(models, known)
@@ -65,7 +70,8 @@ def pairs_from_store(
             measured = values[shift.validation]["error"]
             columns["id:validation_error"] = np.array([measured.get(m, np.nan) for m in models])
         if "id:error" in columns and "ood:error" in columns:
-            pairs.append(make_pair(shift.task or name, shift, frame, columns, info, checkpoint))
+            made = make_pair(shift.task or name, shift, frame, columns, info, checkpoint)
+            pairs.append(replace(made, classes=sets[shift.target].classes))
     if not pairs:
         raise InputError(f"store {store.files.root}: no shift has an accuracy on both sides")
     return held_out(pairs)

@@ -1,0 +1,124 @@
+"""Claims: who is at work on what, so that two processes do not do the same work.
+
+    STORE/claims/NAME/0000.json       owner, host, process, time
+
+A claim is taken by creating a file, which one of two succeeds in, and holds as long as its owner
+renews it: one of a process of this machine that is dead, or that was not renewed for ``LEASE``
+seconds, is taken over by creating the next number. Claims save work and protect nothing: results
+are the same bytes whoever makes them.
+"""
+
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from shiftbed.errors import InputError
+from shiftbed.store.files import Files
+from shiftbed.store.names import encode
+
+LEASE = 90.0
+"""Seconds after which a claim that nobody renews is over."""
+
+
+class Claims:
+    """The claims of one process in a store."""
+
+    def __init__(self, files: Files, *, lease: float = LEASE) -> None:
+        self.files, self.lease = files, lease
+        self.owner = secrets.token_hex(8)
+        self.mine: dict[str, str] = {}
+        """The files of claims that are held, by what they are for."""
+        self.others = False
+        """Whether claims of other processes were seen."""
+        self._lock = threading.Lock()
+
+    def take(self, name: str) -> bool:
+        """Whether the claim is this process's now; False while another one holds it."""
+        if name in self.mine:
+            return True
+        folder, all = f"claims/{encode(name)}", self.files.below("claims")
+        there = [one for one in all if one.startswith(f"{folder}/")]
+        self.others = self.others or bool({*all} - {*self.mine.values()})
+        if there and not self._is_over(there[-1]):
+            return False
+        number = int(there[-1].rpartition("/")[2].removesuffix(".json")) + 1 if there else 0
+        file = f"{folder}/{number:04d}.json"
+        if not self.files.create(file, self._said()):
+            return False
+        with self._lock:
+            self.mine[name] = file
+        for old in there:
+            self.files.remove(old)
+        return True
+
+    def release(self, name: str) -> None:
+        """Give a claim up: the work is done, or will not be."""
+        with self._lock:
+            file = self.mine.pop(name, None)
+        if file is not None:
+            self.files.remove(file)
+
+    def renew(self) -> None:
+        """Say that all of them are still held."""
+        with self._lock:
+            for file in self.mine.values():
+                self.files.write(file, self._said())
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Renew claims in the background, and give up at the end what is still held."""
+        stop = threading.Event()
+
+        def beat() -> None:
+            while not stop.wait(self.lease / 3):
+                try:
+                    self.renew()
+                except (OSError, InputError):  # tried again; a claim that is lost costs work only
+                    continue
+
+        thread = threading.Thread(target=beat, daemon=True, name="claims")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            for name in list(self.mine):
+                self.release(name)
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[bool]:
+        """Whether the claim could be taken; given up afterwards."""
+        with self.kept():
+            yield self.take(name)
+
+    def _said(self) -> bytes:
+        said = {"owner": self.owner, "host": socket.gethostname(), "process": os.getpid()}
+        return json.dumps(said | {"time": time.time()}).encode()
+
+    def _is_over(self, file: str) -> bool:
+        data = self.files.read_if_there(file)
+        try:
+            said: Any = {} if data is None else json.loads(data)
+            when, host, process = float(said["time"]), said["host"], int(said["process"])
+        except (ValueError, KeyError, TypeError):
+            return True
+        if host == socket.gethostname() and not _is_alive(process):
+            return True
+        return abs(time.time() - when) > self.lease
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError, ValueError):
+        return False
+    except OSError:
+        return True
+    return True

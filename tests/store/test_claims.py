@@ -1,0 +1,77 @@
+"""Claims: one holder at a time, taken over from the dead and the silent."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from shiftbed.store import PredictionStore
+from shiftbed.store.claims import Claims
+
+
+@pytest.fixture(params=["local", "memory", "object store"])
+def files(request, tmp_path):
+    place = {"local": tmp_path / "s", "memory": None, "object store": f"memory://{tmp_path.name}"}
+    return PredictionStore(place[request.param]).files
+
+
+def test_one_of_two_holds_a_claim_until_it_gives_it_up(files):
+    first, second = Claims(files), Claims(files)
+    assert first.take("m/1 on val")
+    assert first.take("m/1 on val")
+    assert not second.take("m/1 on val")
+    assert second.others
+    assert not first.others
+    assert second.take("m/1 on other")
+    first.release("m/1 on val")
+    assert second.take("m/1 on val")
+    second.release("m/1 on val")
+    second.release("m/1 on other")
+    assert files.below("claims") == []
+
+
+def test_one_of_many_threads_wins(files):
+    claims, won = [Claims(files) for _ in range(8)], []
+    begin = threading.Barrier(8)
+
+    def work(one):
+        begin.wait()
+        if one.take("cell"):
+            won.append(one.owner)
+
+    threads = [threading.Thread(target=work, args=[one]) for one in claims]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+
+
+def test_claims_of_the_dead_and_the_silent_are_taken_over(files):
+    code = "import os; print(os.getpid())"
+    dead = int(subprocess.run([sys.executable, "-c", code], capture_output=True).stdout)
+    here = json.loads(Claims(files)._said())
+    files.write("claims/a/0000.json", json.dumps(here | {"process": dead}).encode())
+    files.write("claims/b/0004.json", json.dumps(here | {"time": time.time() - 200}).encode())
+    files.write("claims/c/0000.json", b"{half")
+    elsewhere = here | {"host": "another", "process": 1}
+    files.write("claims/d/0000.json", json.dumps(elsewhere).encode())
+    mine = Claims(files)
+    assert [mine.take(name) for name in "abcd"] == [True, True, True, False]
+    assert files.below("claims/b") == ["claims/b/0005.json"]
+    assert json.loads(files.read("claims/a/0001.json"))["process"] == os.getpid()
+
+
+def test_claims_are_renewed_while_they_are_held(files):
+    mine, other = Claims(files, lease=0.6), Claims(files, lease=0.6)
+    with mine.kept():
+        assert mine.take("cell")
+        time.sleep(1.5)
+        assert not other.take("cell")
+    assert other.take("cell")
+    time.sleep(0.7)
+    assert Claims(files, lease=0.6).take("cell")
