@@ -6,7 +6,8 @@
 >>> line.n, round(line.weights[0], 4), round(line.intercept, 4), round(line.r2, 4)
 (78, 0.9217, -0.4947, 0.9965)
 
-A function per command, under the command's name; it takes objects or what the command takes and
+A function per command, under the command's name; it takes objects or what the command takes (one
+alone where several may be given: ``shift="imagenet-v2"``) and
 returns a result that knows its table (``print``), its frame, its JSON and its chart (``plot``).
 Everything is loaded when it is first used: ``import shiftbed`` needs no deep-learning framework.
 """
@@ -14,6 +15,7 @@ Everything is loaded when it is first used: ``import shiftbed`` needs no deep-le
 import re
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 _STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
@@ -29,6 +31,8 @@ def __getattr__(name: str) -> Any:
     if name == "attacks":
         return import_module("shiftbed.evaluation.attacks")
     found = getattr(import_module(_MODULE[name]), name)
+    if isinstance(found, FunctionType):
+        found = import_module("shiftbed.one_or_several").takes_one_for_several(found, __name__)
     globals()[name] = found
     return found
 

@@ -290,6 +290,8 @@ class Shift:
     ID data that are neither trained on nor in ``source``. Nothing where there is none."""
 
     def __post_init__(self) -> None:
+        source = (self.source,) if isinstance(self.source, str) else tuple(self.source)
+        object.__setattr__(self, "source", source)
         if self.kind not in KINDS:
             raise unknown("kind of shift", self.kind, KINDS)
         if not self.source or not self.target:

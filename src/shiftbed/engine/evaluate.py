@@ -190,8 +190,8 @@ def evaluate(
     models: Any,
     test_sets: Any,
     *,
-    corruptions: Sequence[Any] = (),
-    attacks: Sequence[Any] = (),
+    corruptions: Any = (),
+    attacks: Any = (),
     attack_options: Mapping[str, Any] | None = None,
     frost: str | Path | None = None,
     share: float | None = None,
@@ -218,8 +218,8 @@ def evaluate(
     ``models``: one or several of what ``sb.model`` takes (a ``torch.nn.Module`` needs its size,
     mean and std: wrap it with ``sb.model``). ``test_sets``: one or several ``TestSet``s or paths;
     the first is the ID set of a shift to each other one, unless ``shifts`` says otherwise.
-    ``corruptions`` and ``attacks`` are texts (``"fog:3"``, ``"pgd-linf:2/255"``) or objects; every
-    test set is evaluated clean, too. ``labels`` is a label policy as in ``[[settings]]`` of a
+    ``corruptions`` and ``attacks``: one or several texts (``"fog:3"``, ``"pgd-linf:2/255"``) or
+    objects; every test set is evaluated clean, too. ``labels`` is a label policy as in ``[[settings]]`` of a
     testbed.toml: ``{"subset": [1, 5]}``, ``{"map": {…}}``, ``{"through": "imagenet"}``.
     ``reading`` is how test sets given as paths are read: ``classes``, ``label_column``, ``root``
     and the other options of ``open_test_set``. With ``store=None`` predictions stay in memory.
@@ -245,8 +245,8 @@ def evaluate(
     from shiftbed.engine.testbed_file import plan_setting
 
     wanted: dict[str, Any] = {}
-    wanted |= {"corruptions": list(corruptions)} if corruptions else {}
-    wanted |= {"attacks": list(attacks)} if attacks else {}
+    wanted |= {"corruptions": _several(corruptions)} if corruptions else {}
+    wanted |= {"attacks": _several(attacks)} if attacks else {}
     wanted |= {"attack_options": dict(attack_options)} if attack_options else {}
     wanted |= {"frost": str(frost)} if frost is not None else {}
     table = {**(labels or {}), "seed": seed} | ({} if share is None else {"share": share})
