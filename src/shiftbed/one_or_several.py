@@ -16,8 +16,8 @@ _SEVERAL = (Sequence, Iterable, Collection)
 def takes_one_for_several(function: Callable[P, R], module: str) -> Callable[P, R]:
     """The function, with one value alone accepted wherever it takes a sequence of such values.
 
-    Which parameters these are, and what one value is, is said by their annotations; what a parameter
-    takes besides (``str | Sequence[str]``, ``int | Sequence[int]``) is left as it is.
+    Which parameters these are, and what one value is, is said by their annotations; what a
+    parameter takes besides (``str | Sequence[str]``, ``int | Sequence[int]``) is left as it is.
 
     >>> def joined(names: Sequence[str], sizes: Sequence[int] | None = None) -> str:
     ...     return "+".join(names) + "".join(f"({size})" for size in sizes or ())

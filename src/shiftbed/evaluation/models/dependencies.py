@@ -24,7 +24,9 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from threading import enumerate as enumerate_threads
+from threading import get_ident
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from shiftbed.errors import InputError
@@ -110,19 +112,26 @@ def _texts(path: Path, content: str) -> tuple[str, ...]:
     )
 
 
-_watching: list[set[str]] = []
+class _Watch(NamedTuple):
+    opened: set[str]
+    others: frozenset[int | None]
+    """Threads that were at work before: what they open (a store by URL) is not the code's doing."""
+
+
+_watching: list[_Watch] = []
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     """Python's audit hook: what is opened for reading, and what is asked of a network."""
-    if not _watching:
+    if not _watching or get_ident() in _watching[-1].others:
         return
+    opened = _watching[-1].opened
     if event == "socket.connect":
-        _watching[-1].add("\0network")
+        opened.add("\0network")
     elif event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
         flags = arguments[2] if isinstance(arguments[2], int) else 0
         if flags & (os.O_WRONLY | os.O_RDWR) == 0:
-            _watching[-1].add(os.fsdecode(os.path.abspath(arguments[0])))
+            opened.add(os.fsdecode(os.path.abspath(arguments[0])))
 
 
 _add_hook = lru_cache(maxsize=1)(lambda: sys.addaudithook(_hear))
@@ -137,11 +146,12 @@ def watched(source: str) -> Iterator[list[str]]:
     """
     found: list[str] = []
     _add_hook()
-    _watching.append(set())
+    others = frozenset(one.ident for one in enumerate_threads()) - {get_ident()}
+    _watching.append(_Watch(set(), others))
     try:
         yield found
     finally:
-        opened = _watching.pop()
+        opened = _watching.pop().opened
         own = local(source.partition(":")[2].partition("?")[0])
         known = {str(path.resolve()) for path in (own, *_files(source))}
         for one in sorted(opened):
