@@ -220,7 +220,8 @@ def evaluate(
     the first is the ID set of a shift to each other one, unless ``shifts`` says otherwise.
     ``corruptions`` and ``attacks``: one or several texts (``"fog:3"``, ``"pgd-linf:2/255"``) or
     objects; every test set is evaluated clean, too. ``labels`` is a label policy as in
-    ``[[settings]]`` of a testbed.toml: ``{"subset": [1, 5]}``, ``{"map": {…}}``, ``{"through": "imagenet"}``.
+    ``[[settings]]`` of a testbed.toml: ``{"subset": [1, 5]}``, ``{"map": {…}}``,
+    ``{"through": "imagenet"}``.
     ``reading`` is how test sets given as paths are read: ``classes``, ``label_column``, ``root``
     and the other options of ``open_test_set``. With ``store=None`` predictions stay in memory.
     ``allow_code`` executes code that files name
