@@ -1,7 +1,11 @@
 """What the package may import, and how little it needs."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
+
+import shiftbed
 
 BLOCK = """
 import sys
@@ -47,3 +51,14 @@ print("heavy:", sorted(heavy))
 """
     out = run(code, "place", "--id", "val=0.7613", "--ood", "imagenet-v2=0.6321")
     assert out.splitlines()[-1] == "heavy: []"
+
+
+def test_a_class_name_has_one_meaning():
+    """Public classes of the package: no two of one name."""
+    source = Path(shiftbed.__file__).parent
+    found: dict[str, list[str]] = {}
+    for path in source.rglob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(path.relative_to(source).as_posix())
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}

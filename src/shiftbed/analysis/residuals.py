@@ -30,15 +30,15 @@ _BINS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class TestedEffect:
     """An effect, and how often it would be as large by chance."""
 
     effect: PerLine
     p_value: PerLine
 
-    def __getitem__(self, i: int) -> "Finding":
+    def __getitem__(self, i: int) -> "TestedEffect":
         """Of line i of a stack."""
-        return Finding(effect=float(self.effect[i]), p_value=float(self.p_value[i]))
+        return TestedEffect(effect=float(self.effect[i]), p_value=float(self.p_value[i]))
 
 
 def leverage(line: Line) -> Floats:
@@ -61,7 +61,7 @@ def standardised(line: Line) -> Floats:
     return np.asarray(line.residuals * np.sqrt(line.row_weights / rest) / spread)
 
 
-def skewness(residuals: Floats) -> Finding:
+def skewness(residuals: Floats) -> TestedEffect:
     """Sample skewness and its p-value under normality (D'Agostino 1970).
 
     >>> found = skewness(np.random.default_rng(0).exponential(size=80))
@@ -70,7 +70,7 @@ def skewness(residuals: Floats) -> Finding:
     """
     n, before = residuals.shape[-1], residuals.shape[:-1]
     if n < 8:
-        return Finding(effect=number(np.zeros(before)), p_value=number(np.ones(before)))
+        return TestedEffect(effect=number(np.zeros(before)), p_value=number(np.ones(before)))
     centred = residuals - residuals.mean(axis=-1, keepdims=True)
     second, third = dot(centred, centred) / n, dot(centred**2, centred) / n
     scattered = second >= 1e-100
@@ -80,10 +80,10 @@ def skewness(residuals: Floats) -> Finding:
     kurtosis /= (n - 2.0) * (n + 5) * (n + 7) * (n + 9)
     w2 = np.sqrt(2.0 * (kurtosis - 1.0)) - 1.0
     z = np.arcsinh(y / np.sqrt(2.0 / (w2 - 1.0))) / np.sqrt(0.5 * np.log(w2))
-    return Finding(effect=number(skew), p_value=number(2.0 * ndtr(-np.abs(z))))
+    return TestedEffect(effect=number(skew), p_value=number(2.0 * ndtr(-np.abs(z))))
 
 
-def spread_trend(x: Floats, residuals: Floats) -> Finding:
+def spread_trend(x: Floats, residuals: Floats) -> TestedEffect:
     """Spearman's rank correlation of |r| with x, and its p-value (t with n − 2).
 
     >>> x = np.linspace(0, 1, 60)
@@ -94,7 +94,7 @@ def spread_trend(x: Floats, residuals: Floats) -> Finding:
     n, apart = x.shape[-1], (_ranks(x) - _ranks(np.abs(residuals))).astype(np.float64)
     r = 1.0 - 6.0 * dot(apart, apart) / (n * (n**2 - 1))
     t = r * np.sqrt((n - 2) / np.maximum(1.0 - r**2, 1e-12))
-    return Finding(effect=number(r), p_value=number(two_sided_p(t, n - 2)))
+    return TestedEffect(effect=number(r), p_value=number(two_sided_p(t, n - 2)))
 
 
 def _ranks(values: Floats) -> NDArray[np.int64]:
@@ -102,7 +102,7 @@ def _ranks(values: Floats) -> NDArray[np.int64]:
     return np.argsort(np.argsort(values, axis=-1), axis=-1)
 
 
-def bend(x: Floats, residuals: Floats) -> Finding:
+def bend(x: Floats, residuals: Floats) -> TestedEffect:
     """Do residuals rank differently in five ranges of x (Kruskal and Wallis 1952)?
 
     Unlike a square term it sees any curve, and outliers count by their rank only. The effect is the
@@ -125,10 +125,10 @@ def bend(x: Floats, residuals: Floats) -> Finding:
     explained = (sums(residuals) ** 2 / sizes).sum(axis=-1)
     total = np.maximum(dot(residuals, residuals), 1e-300)
     p_value = chdtrc(_BINS - 1, np.maximum(h, 0.0))
-    return Finding(effect=number(explained / total), p_value=number(p_value))
+    return TestedEffect(effect=number(explained / total), p_value=number(p_value))
 
 
-def curvature(line: Line, significant: float) -> Finding:
+def curvature(line: Line, significant: float) -> TestedEffect:
     """Gain in R² from square terms, or from five ranges of x where that is more.
 
     Ranges count where ``bend`` is ``significant``. The p-value is NaN where it cannot be tested.
@@ -143,13 +143,13 @@ def curvature(line: Line, significant: float) -> Finding:
     explained = ranges.effect * dot(r, r) / total
     more = (ranges.p_value < significant) & (explained > squares.effect)
     more &= np.isfinite(squares.p_value)
-    return Finding(
+    return TestedEffect(
         effect=number(np.where(more, explained, squares.effect)),
         p_value=number(np.where(more, ranges.p_value, squares.p_value)),
     )
 
 
-def added(design: Floats, extra: Floats, y: Floats) -> Finding:
+def added(design: Floats, extra: Floats, y: Floats) -> TestedEffect:
     """Gain in R² from further columns, and the p-value of its F test; NaN without freedom."""
     given, across = beside(extra, y), transposed(design)
     given = given - design @ np.linalg.solve(across @ design, across @ given)
@@ -170,7 +170,7 @@ def added(design: Floats, extra: Floats, y: Floats) -> Finding:
     gained = np.maximum(dot(left, left) - dot(rest, rest), 0.0)
     f = gained / extra.shape[-1] / np.maximum(dot(rest, rest) / np.maximum(dof, 1), 1e-30)
     p_value = fdtrc(extra.shape[-1], np.maximum(dof, 1), f)
-    return Finding(
+    return TestedEffect(
         effect=number(np.where(tested, gained / np.where(tested, total, 1.0), 0.0)),
         p_value=number(np.where(tested, p_value, np.nan)),
     )

@@ -200,7 +200,7 @@ def effective_robustness(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Placed:
+class OnLine:
     """Models on one line: accuracies (p, k) and (p,), sizes, and where the line puts them."""
 
     x: Floats
@@ -215,16 +215,16 @@ class Placed:
     """dS⁻¹/dη at η."""
 
 
-def place_on(line: Line, scale: Scale, x: Floats, y: Floats, n_id: Floats, n_ood: Floats) -> Placed:
+def place_on(line: Line, scale: Scale, x: Floats, y: Floats, n_id: Floats, n_ood: Floats) -> OnLine:
     with np.errstate(divide="ignore", invalid="ignore"):
         a = with_ones(scale.forward(x))
         eta = (a @ line.coefficients[..., None])[..., 0]
     beta, slope = scale.inverse(eta), scale.inverse_derivative(eta)
     on_line = {"a": a, "eta": eta, "beta": beta, "slope_beta": slope}
-    return Placed(x=x, y=y, n_id=n_id, n_ood=n_ood, **on_line)
+    return OnLine(x=x, y=y, n_id=n_id, n_ood=n_ood, **on_line)
 
 
-def independent_errors(line: Line, scale: Scale, placed: Placed) -> JointNoise:
+def independent_errors(line: Line, scale: Scale, placed: OnLine) -> JointNoise:
     """Noise of ρ if every accuracy were measured on images of its own: an upper bound."""
     w = line.coefficients[..., None, 1:]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -253,7 +253,7 @@ def independent_errors(line: Line, scale: Scale, placed: Placed) -> JointNoise:
     )
 
 
-def _diagonal(placed: Placed) -> Floats:
+def _diagonal(placed: OnLine) -> Floats:
     """(…, k+1, k+1, p): the binomial variances of each model's accuracies."""
     sides = beside(placed.x, placed.y), beside(placed.n_id, placed.n_ood)
     own = binomial_variance(*sides)
@@ -263,7 +263,7 @@ def _diagonal(placed: Placed) -> Floats:
 def _measurement(
     line: Line,
     scale: Scale,
-    placed: Placed,
+    placed: OnLine,
     rho: Floats,
     noise: JointNoise,
     conservative: bool,
@@ -305,7 +305,7 @@ def _measurement(
 
 
 def _few(
-    line: Line, scale: Scale, placed: Placed, noise: JointNoise, quantile: Floats, half: Floats
+    line: Line, scale: Scale, placed: OnLine, noise: JointNoise, quantile: Floats, half: Floats
 ) -> tuple[Floats, Floats]:
     """How far the interval reaches down and up where an accuracy rests on few errors.
 
@@ -346,7 +346,7 @@ def _few(
 
 
 def _share_of_gap(
-    placed: Placed, noise: JointNoise, rho: Floats, known: Bools, quantile: Floats
+    placed: OnLine, noise: JointNoise, rho: Floats, known: Bools, quantile: Floats
 ) -> dict[str, Floats]:
     """Fieller's interval of ρ/(x − β(x)), whose two parts share the line and the ID images.
 
@@ -368,7 +368,7 @@ def _share_of_gap(
 def _prediction(
     line: Line,
     fit: Stack,
-    placed: Placed,
+    placed: OnLine,
     where: NDArray[np.int64],
     noise: JointNoise,
     apart: NDArray[np.bool_],
@@ -406,7 +406,7 @@ def _prediction(
     }
 
 
-def _own_noise(line: Line, scale: Scale, placed: Placed, noise: JointNoise) -> Floats:
+def _own_noise(line: Line, scale: Scale, placed: OnLine, noise: JointNoise) -> Floats:
     """Image noise of a model on images of its own and of the line, beyond that in residuals."""
     weights = line.coefficients[..., None, 1:]
     inner = np.clip(placed.beta, 1e-6, 1 - 1e-6)
@@ -417,7 +417,7 @@ def _own_noise(line: Line, scale: Scale, placed: Placed, noise: JointNoise) -> F
     return np.asarray(np.maximum((on_x * weights**2).sum(axis=-1) + on_y + of_line - known, 0.0))
 
 
-def _extra_noise(line: Line, fit: Stack, placed: Placed) -> Floats:
+def _extra_noise(line: Line, fit: Stack, placed: OnLine) -> Floats:
     """Binomial variance in scaled space beyond what baseline models have at the same accuracy."""
     usual, known = fit.sizes[..., None, :], beside(placed.n_id, placed.n_ood)
     fewer = (known > 0) & (known < usual)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from shiftbed.analysis.baseline import Baseline, Line, fit_baseline
 from shiftbed.analysis.intervals import check_fractions
 from shiftbed.analysis.residuals import (
-    Finding,
+    TestedEffect,
     added,
     curvature,
     hidden_outliers,
@@ -211,9 +211,9 @@ class _Piece:
     """The largest, and whose it is."""
     influence: tuple[float, int]
     reliability: float
-    curvature: Finding
-    skewness: Finding
-    spread: Finding
+    curvature: TestedEffect
+    skewness: TestedEffect
+    spread: TestedEffect
     outliers: list[int]
 
 
@@ -324,7 +324,7 @@ def _curvature(pieces: Sequence[_Piece], limits: Limits) -> Check:
         text = "too few models to test for curvature"
         return _check("curvature", None, limits.curvature, None, text)
 
-    def bent(one: Finding) -> bool:
+    def bent(one: TestedEffect) -> bool:
         return bool(one.p_value < limits.p_value and one.effect >= limits.curvature)
 
     worst = max(tested, key=lambda one: (bent(one), one.effect))

@@ -276,7 +276,7 @@ _graphs: dict[tuple[str, str], Graph | None] = {}
 
 
 def exported_features(parts: "Split", within: bool = True) -> Run | None:
-    """The backbone as an ONNX graph: pixels to features; None if it cannot be told from the head.
+    """The backbone as an ONNX graph: pixels to features; None if the head is no part of its own.
 
     The last two graphs are kept, for other heads on the same backbone.
     """

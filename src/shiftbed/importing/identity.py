@@ -12,7 +12,7 @@ from shiftbed.reading.tables import TextTable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Identity:
+class NamedRows:
     """The model of each row, and what was used to make it."""
 
     models: pl.Series
@@ -25,7 +25,7 @@ class Identity:
     settings: pl.Series | None = None
 
 
-def identify(table: TextTable, columns: Columns, settings: Sequence[str] = ()) -> Identity:
+def identify(table: TextTable, columns: Columns, settings: Sequence[str] = ()) -> NamedRows:
     """The models of the rows of a table, such that no model (in no setting) has two rows.
 
     A name alone will do if it is unique. Else these are tried: another column with a model's name;
@@ -72,21 +72,21 @@ def _settings(
         yield (first, *more), name
 
 
-def _unique(one: Identity) -> bool:
+def _unique(one: NamedRows) -> bool:
     frame = pl.DataFrame({"model": one.models})
     if one.settings is not None:
         frame = frame.with_columns(setting=one.settings)
     return not frame.is_duplicated().any()
 
 
-def _candidates(table: TextTable, columns: Columns, key: str) -> Iterator[Identity]:
+def _candidates(table: TextTable, columns: Columns, key: str) -> Iterator[NamedRows]:
     names = keyed(table, key)
     named = {"name": table.frame[key]} if image_columns(table) else {}
-    yield Identity(models=names, columns=(key,), known=named)
+    yield NamedRows(models=names, columns=(key,), known=named)
     frame = table.frame
     for other in columns.every(table, "model")[1:]:
         if frame[other].null_count() == 0:
-            yield Identity(models=frame[other], columns=(other,), known={"architecture": names})
+            yield NamedRows(models=frame[other], columns=(other,), known={"architecture": names})
     step, run = columns.find(table, "step"), columns.find(table, "run")
     if step is not None and step != key and _counts(table, step):
         runs: list[tuple[tuple[str, ...], pl.Series]] = [((key,), names)]
@@ -94,14 +94,14 @@ def _candidates(table: TextTable, columns: Columns, key: str) -> Iterator[Identi
             runs = [((run,), frame[run]), *runs, ((key, run), names + "/" + frame[run])]
         for used, one in runs:
             at = _steps(table, step)
-            yield Identity(
+            yield NamedRows(
                 models=one + "@" + at, columns=(*used, step), known={"run": one, "step": at}
             )
     for tag in _tags(table, (key,)):
-        yield Identity(models=_tagged(table, names, tag), columns=(key, tag))
+        yield NamedRows(models=_tagged(table, names, tag), columns=(key, tag))
 
 
-def _run(table: TextTable, columns: Columns, one: Identity) -> Identity:
+def _run(table: TextTable, columns: Columns, one: NamedRows) -> NamedRows:
     """The same, with run and step where columns say them of models that have names of their own."""
     step, run = columns.find(table, "step"), columns.find(table, "run")
     if "run" in one.known or step is None or run is None or run in one.columns:
@@ -141,7 +141,7 @@ def _tagged(table: TextTable, names: pl.Series, tag: str) -> pl.Series:
 
 def _by_metadata(
     table: TextTable, columns: Columns, key: str, setting: tuple[str, ...]
-) -> Iterator[Identity]:
+) -> Iterator[NamedRows]:
     """Names with the hyper-parameters: one of them, then more and more of them."""
     names = keyed(table, key)
     frame, none = table.frame, (key, *setting)
@@ -155,13 +155,13 @@ def _by_metadata(
     one: pl.Series = names
     used: tuple[str, ...] = (key,)
     for number, column in enumerate(some):
-        yield Identity(
+        yield NamedRows(
             models=names + f"@{leaf(table, column)}-" + frame[column], columns=(key, column)
         )
         mark = "@" if number == 0 else ","
         one, used = one + f"{mark}{leaf(table, column)}-" + frame[column], (*used, column)
     if len(used) > 2:
-        yield Identity(models=one, columns=used)
+        yield NamedRows(models=one, columns=used)
 
 
 def _looks_measured(table: TextTable, column: str) -> bool:

@@ -30,7 +30,7 @@ from shiftbed.importing.columns import (
     plain,
     shorter,
 )
-from shiftbed.importing.identity import Identity, identify
+from shiftbed.importing.identity import NamedRows, identify
 from shiftbed.importing.parts import FileResults, cells_of, listing, models_of
 from shiftbed.importing.units import Units, guess_unit
 from shiftbed.reading.tables import TextTable
@@ -333,7 +333,7 @@ def read_models(table: TextTable, columns: Columns) -> FileResults:
     """A row per model without results: every other column describes the model."""
     key = columns.find(table, "model") or columns.need(table, "model")
     models = required(table, key, "model name")
-    identity = Identity(models=models, columns=(key,))
+    identity = NamedRows(models=models, columns=(key,))
     described, rest = _described(table, columns, identity)
     for column in rest:
         described |= _text(table, column)
@@ -353,7 +353,7 @@ def read_models(table: TextTable, columns: Columns) -> FileResults:
 
 
 def _described(
-    table: TextTable, columns: Columns, identity: Identity, *used: str | None
+    table: TextTable, columns: Columns, identity: NamedRows, *used: str | None
 ) -> tuple[dict[str, pl.Series], list[str]]:
     """Columns known to describe the model, by their names in the testbed, and the other columns."""
     known: dict[str, pl.Series] = {}
@@ -407,7 +407,7 @@ def _numeric(table: TextTable, described: Mapping[str, pl.Series]) -> frozenset[
 
 def _note(
     table: TextTable,
-    identity: Identity,
+    identity: NamedRows,
     used: Mapping[str, str],
     unit: str,
     settings: Sequence[str],

@@ -19,7 +19,7 @@ from shiftbed.places import shown_place
 from shiftbed.reading.files import read_text
 from shiftbed.records import Shift
 from shiftbed.results.caveats import doubts
-from shiftbed.results.plot import Missing, Source, View, gallery, open_source
+from shiftbed.results.plot import NotDrawn, Source, View, gallery, open_source
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED
 from shiftbed.testbed.combine import combine
@@ -43,7 +43,7 @@ class Report(Result):
     findings: Findings
     views: tuple[str, ...]
     """Titles of the charts in it, besides those that are drawn from its data."""
-    missing: tuple[Missing, ...]
+    missing: tuple[NotDrawn, ...]
     """Charts that the sources cannot give, and why."""
 
     @property
@@ -151,7 +151,7 @@ def payload(
     source: Source,
     found: Findings,
     views: Sequence[View],
-    missing: Sequence[Missing],
+    missing: Sequence[NotDrawn],
     sources: Sequence[Testbed],
 ) -> dict[str, Any]:
     """The JSON value that ``web/core.js`` reads: columns per setting, shifts with their lines."""

@@ -122,7 +122,7 @@ class View:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Missing:
+class NotDrawn:
     """A chart that a source cannot give, and why."""
 
     id: str
@@ -191,17 +191,17 @@ def _refuse(name: str, given: Sequence[str], takes: Sequence[str]) -> None:
             raise InputError(f"the {name} chart takes no option {option!r}; {more}")
 
 
-def gallery(source: Source) -> tuple[list[View], list[Missing]]:
+def gallery(source: Source) -> tuple[list[View], list[NotDrawn]]:
     """The charts of the page that are computed beforehand, and those that this source lacks."""
     views: list[View] = []
-    missing: list[Missing] = []
+    missing: list[NotDrawn] = []
     for id, one in CHARTS.items():
         if not one.in_page:
             continue
         try:
             made = one.make(source, None)
         except InputError as error:
-            missing.append(Missing(id=id, title=one.title, reason=str(error)))
+            missing.append(NotDrawn(id=id, title=one.title, reason=str(error)))
             continue
         made = renamed(made, source.testbed.called)
         views.append(View(id=id, title=one.title, chart=made, intro=one.intro))

@@ -377,7 +377,7 @@ def scrub(store: PredictionStore, *, rebuild: bool = False) -> Scrubbed:
     """Read everything again; ``rebuild`` puts damaged files aside and reopens their cells.
 
     A cell whose part or record is damaged is no longer complete: the command that made it computes
-    what is missing. Examples and labels of a test set are made anew by the next evaluation on it.
+    what is missing. Examples and labels of a test set are rebuilt by the next evaluation on it.
     """
     problems = tuple(verify(store))
     aside: list[str] = []

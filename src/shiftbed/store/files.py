@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from shiftbed.atomic import abandoned, temporary_name, write_atomically
 from shiftbed.errors import InputError, Unreachable, WriteError, brief
 from shiftbed.places import file_system, path_of, patiently, url_of
-from shiftbed.store.sealing import Missing, Unreadable
+from shiftbed.store.sealing import FileMissing, FileUnreadable
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class LocalFiles:
             return path.read_bytes()
         except OSError as error:
             missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-            kind = Missing if missing else Unreadable
+            kind = FileMissing if missing else FileUnreadable
             raise kind(f"{path}: cannot be read: {error.strerror or error}") from error
 
     def read_if_there(self, name: str) -> bytes | None:
@@ -165,7 +165,7 @@ def _unlisted(error: OSError) -> None:
     """What is in a folder that cannot be listed is unknown, not absent; one that is gone is."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         where = f"{error.filename}: cannot be listed: {error.strerror or error}"
-        raise Unreadable(where) from error
+        raise FileUnreadable(where) from error
 
 
 class MemoryFiles:

@@ -19,11 +19,11 @@ class Damaged(InputError):
     """A file of a store is not what was written."""
 
 
-class Unreadable(OSError, InputError):
+class FileUnreadable(OSError, InputError):
     """Nothing is known of a file: a permission, a disk that fails, no file in its place."""
 
 
-class Missing(FileNotFoundError, InputError):
+class FileMissing(FileNotFoundError, InputError):
     """A file is not there (any more)."""
 
 

@@ -285,7 +285,7 @@ class PredictionStore(TestSets):
         """All predictions of a cell, in the order of the examples."""
         try:
             return self._read(self.pieces(model, setting), model, setting, columns)
-        except (Damaged, FileNotFoundError):  # perhaps made anew, or put together, meanwhile
+        except (Damaged, FileNotFoundError):  # perhaps rebuilt, or put together, meanwhile
             return self._read(self.pieces(model, setting, listed=True), model, setting, columns)
 
     def _read(

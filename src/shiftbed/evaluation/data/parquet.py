@@ -31,7 +31,7 @@ _DAMAGED = (OSError, ValueError, LookupError, MemoryError, NotImplementedError, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns:
+class ImageColumns:
     """What each column is for."""
 
     image: str
@@ -131,7 +131,7 @@ def read_parquet(paths: list[Path], options: Options) -> RawExamples:
 
 
 def found_in(
-    where: str, table: Any, columns: Columns, images: RowImages, files: Sequence[str | None]
+    where: str, table: Any, columns: ImageColumns, images: RowImages, files: Sequence[str | None]
 ) -> RawExamples:
     """What a table says of its images.
 
@@ -156,7 +156,7 @@ def found_in(
 class _File(NamedTuple):
     """One file but for its images."""
 
-    columns: Columns
+    columns: ImageColumns
     table: pa.Table
     starts: NDArray[np.int64]
 
@@ -182,7 +182,7 @@ def _read_file(path: Path, options: Options) -> _File:
     return _File(columns, table, starts)
 
 
-def choose_columns(where: str, schema: pa.Schema, options: Options) -> Columns:
+def choose_columns(where: str, schema: pa.Schema, options: Options) -> ImageColumns:
     """The columns that were asked for, or else the only ones that fit."""
     features = _features(schema)
     for asked in options.columns:
@@ -203,7 +203,7 @@ def choose_columns(where: str, schema: pa.Schema, options: Options) -> Columns:
         label = options.label_column or _only(where, usual or named, schema, "label")
     group = options.group_column or ("group" if "group" in schema.names else None)
     named = struct and kind.get_field_index("path") >= 0
-    return Columns(
+    return ImageColumns(
         image=image,
         leaf=f"{image}.bytes" if struct else image,
         path=f"{image}.path" if named else None,

@@ -192,7 +192,7 @@ def native_preprocessing(
     channels: int | None = None,
     needed: Sequence[str] = ("mean", "std"),
 ) -> Preprocessing:
-    """Preprocessing of a model file: its side-car over what the file itself tells.
+    """Preprocessing of a model file: its side-car over what the file itself says.
 
     Without a side-car, the fields in ``needed`` must have been asked for: a guess would cost more
     accuracy than most shifts do.
