@@ -20,7 +20,7 @@ from shiftbed.analysis.effects import (
 )
 from shiftbed.analysis.pairs import PairTable
 from shiftbed.errors import InputError, unknown
-from shiftbed.results.pairs.averages import UNITS, PairStudy, by_group, frame_of
+from shiftbed.results.pairs.averages import UNITS, Averaged, by_group, frame_of
 from shiftbed.results.pairs.networks import CHOICES
 
 Floats = NDArray[np.float64]
@@ -202,7 +202,7 @@ def _by_value(
     return [float(np.mean(side)) if side else float("nan") for side in sides]
 
 
-def difficulty_effect(of: PairStudy, hard: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def difficulty_effect(of: Averaged, hard: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Does predictiveness depend on how hard a task is? (Fig. S11)
 
     First a row per task and metric: the task's difficulty and the metric's r with the target there.

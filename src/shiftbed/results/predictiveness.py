@@ -15,7 +15,7 @@ from shiftbed.results.pairs.added import with_upstream
 from shiftbed.results.pairs.averages import (
     DRAWN,
     TABLES,
-    PairStudy,
+    Averaged,
     by_group,
     matrix,
     scores,
@@ -106,7 +106,7 @@ class MetricPredictiveness(PairStudy):
         "study.found.pairs"
     )
     source: str
-    study: PairStudy
+    study: Averaged
     show: str
     by: str | None
 

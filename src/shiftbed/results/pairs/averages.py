@@ -39,7 +39,7 @@ GROUPINGS = ("task", "kind", "shift-type")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PairStudy:
+class Averaged:
     """Correlations pair by pair, and how intervals of their averages are made."""
 
     found: Correlations
@@ -88,12 +88,12 @@ class PairStudy:
             level=self.level,
         )
 
-    def where(self, rows: NDArray[Any]) -> "PairStudy":
+    def where(self, rows: NDArray[Any]) -> "Averaged":
         index = np.arange(len(self.pairs))[rows]
         some = tuple(self.pairs[i] for i in index)
         return replace(self, found=self.found.where(rows), pairs=some)
 
-    def of_networks(self, column: str, value: str) -> "PairStudy | None":
+    def of_networks(self, column: str, value: str) -> "Averaged | None":
         """The same over the networks with a value of a recipe column, None if no pair has any."""
         some = []
         for pair in self.pairs:
@@ -117,15 +117,15 @@ def study(
     target: str = "ood:error",
     given: str = "id:error",
     **intervals: Any,
-) -> PairStudy:
+) -> Averaged:
     """What the tables of this module are made from; ``intervals`` are the other fields of it."""
     if target == given:
         raise InputError(f"cannot adjust {target} for itself; name another metric to adjust for")
     found = correlations(pairs, method=method, target=target, given=given)
-    return PairStudy(found=found, pairs=tuple(pairs), target=target, given=given, **intervals)
+    return Averaged(found=found, pairs=tuple(pairs), target=target, given=given, **intervals)
 
 
-def scores(of: PairStudy) -> pl.DataFrame:
+def scores(of: Averaged) -> pl.DataFrame:
     """How well each metric predicts the target, alone and given ID error (Fig. 3).
 
     A row per metric not measured on the OOD data itself: ``r`` with its interval; ``adjusted``, r
@@ -197,7 +197,7 @@ class Matrix:
     note: tuple[tuple[str, ...], ...]
 
 
-def matrix(of: PairStudy) -> Matrix:
+def matrix(of: Averaged) -> Matrix:
     """Every two metrics' correlation, averaged over pairs with equal task weight."""
     found = of.found
     names = tuple(m for m in found.metrics if "|" not in m)
@@ -225,7 +225,7 @@ def matrix(of: PairStudy) -> Matrix:
     )
 
 
-def matrix_table(of: PairStudy) -> pl.DataFrame:
+def matrix_table(of: Averaged) -> pl.DataFrame:
     """The averaged matrix as a long table, a row for every two metrics."""
     found = matrix(of)
     i, j = np.triu_indices(len(found.metrics), 1)
@@ -247,7 +247,7 @@ def matrix_table(of: PairStudy) -> pl.DataFrame:
 _SOURCES = ("id", "corrupted", "held-out")
 
 
-def transfer(of: PairStudy) -> pl.DataFrame:
+def transfer(of: Averaged) -> pl.DataFrame:
     """How well each metric predicts itself on OOD data, from ID, corrupted and held-out (Fig. 4).
 
     A row per metric and place it is measured in, with the interval; a metric that is not measured
@@ -284,7 +284,7 @@ def transfer(of: PairStudy) -> pl.DataFrame:
 
 
 def by_group(
-    of: PairStudy, by: str, make: Callable[[PairStudy], pl.DataFrame] = scores
+    of: Averaged, by: str, make: Callable[[Averaged], pl.DataFrame] = scores
 ) -> pl.DataFrame:
     """A table for each group, below one another (Appendices A.3 and A.4).
 
@@ -297,7 +297,7 @@ def by_group(
     return pl.concat(frames, how="vertical_relaxed")
 
 
-def _groups(of: PairStudy, by: str) -> list[tuple[str, PairStudy]]:
+def _groups(of: Averaged, by: str) -> list[tuple[str, Averaged]]:
     columns = dict.fromkeys(name for pair in of.pairs for name in pair.info)
     if by in GROUPINGS:
         labels = [
@@ -323,7 +323,7 @@ def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None).with_columns(cs.float().fill_nan(None))
 
 
-TABLES: dict[str, Callable[[PairStudy], pl.DataFrame]] = {
+TABLES: dict[str, Callable[[Averaged], pl.DataFrame]] = {
     "scores": scores,
     "matrix": matrix_table,
     "transfer": transfer,
