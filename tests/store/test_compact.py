@@ -274,3 +274,27 @@ def test_parts_with_an_unread_image_are_split_again(tmp_path):
     finish_cell(store, "m", "val", {"status": "complete"})
     assert store.read("m", "val")["class_1"].null_count() == 0
     assert len(store.files.below(cell_folder("m", "val"))) == 1
+
+
+@pytest.mark.parametrize("kind", ["batch", "record"])
+def test_a_damaged_record_keeps_all_that_it_may_name(tmp_path, kind):
+    """A flipped bit in a batch or a record: nothing it could name is removed or put elsewhere."""
+    fill(store := PredictionStore(tmp_path), [f"m{i:02d}" for i in range(12)])
+    compact(store)
+    fill(store, [f"n{i:02d}" for i in range(12)])
+    before = everything(PredictionStore(tmp_path))
+    cells = store.files.below("cells")
+    name = next(one for one in cells if ("batch-" in one) == (kind == "batch"))
+    good = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(good.replace(b'"complete"', b'"complote"', 1))
+    there = set(contents(tmp_path))
+    found = compact_store(tmp_path)
+    settle(PredictionStore(tmp_path))
+    assert name in str(found)
+    assert set(contents(tmp_path)) == there
+    (tmp_path / name).write_bytes(good)
+    again = PredictionStore(tmp_path)
+    assert verify(again) == []
+    assert everything(again) == before
+    assert not compact(again).skipped
+    assert everything(PredictionStore(tmp_path)) == before

@@ -212,7 +212,11 @@ def compact(store: PredictionStore) -> Compacted:
                 tidy(store, model, setting)
             except (Damaged, OSError) as error:
                 skipped.append(f"{model} on {setting}: {error}")
-        packed, gathered = _pack_and_gather(store, everything=True)
+        packed = gathered = 0
+        try:
+            packed, gathered = _pack_and_gather(store, everything=True)
+        except Damaged as error:
+            skipped.append(f"packs and batches: {error}")
         return Compacted(cells=merged, packed=packed, gathered=gathered, skipped=tuple(skipped))
 
 
@@ -230,10 +234,16 @@ def _alone(store: PredictionStore) -> Iterator[None]:
 
 
 def _pack_and_gather(store: PredictionStore, *, everything: bool) -> tuple[int, int]:
-    """How many cells were packed, and records gathered. Of a changed record the file stays."""
+    """How many cells were packed, and records gathered. Of a changed record the file stays.
+
+    Nothing is done while a record or a batch is damaged: it may name packs that others share.
+    """
     batches, single = store.manifest.listed()
     seen = dict(zip(single, store.files.read_many(single), strict=True))
-    records = store.manifest.all(store.damage)
+    damage: dict[str, str] = {}
+    records = store.manifest.all(damage)
+    if damage:
+        raise Damaged(next(iter(damage.values())))
     changed, obsolete = _packs(store, records, everything=everything)
     own = {key: name for key in records if (name := cell_file(*key)) in seen}
     gathered = {key: name for key, name in own.items() if _is_settled(records[key])}
