@@ -291,7 +291,8 @@ def _orphans(
             elif part_range(name) is None:
                 yield Problem(kind="orphan", where=name, what="is not a part")
     used = {str(one["pack"]["file"]) for one in records if "pack" in one}
-    for name in store.files.below("packs"):
+    of_unknown_use = any(one.where.startswith("cells/") for one in broken)
+    for name in () if of_unknown_use else store.files.below("packs"):
         if name not in used:
             yield Problem(kind="orphan", where=name, what="holds no cell of the store")
 
