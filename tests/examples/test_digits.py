@@ -266,8 +266,9 @@ def _check_report(folder: Path) -> None:
     assert first[:60] in json.dumps(page, ensure_ascii=False)
 
 
-def test_a_killed_study_ends_with_the_same_tables(tmp_path):
-    folder = _check(tmp_path, "tiny", 6)
+def test_a_study_and_the_same_command_again(tmp_path):
+    folder = tmp_path / "whole"
+    assert "Open" in _finish(folder, "tiny")
     _check_report(folder)
     stamps = {p: p.stat().st_mtime_ns for p in folder.rglob("*") if p.is_file()}
     said = _finish(folder, "tiny")
@@ -278,5 +279,6 @@ def test_a_killed_study_ends_with_the_same_tables(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_demo_itself_is_killed_and_ends_with_the_same_tables(tmp_path):
-    _check_report(_check(tmp_path, "quick", 15))
+@pytest.mark.parametrize(("size", "kill_at"), [("tiny", 6), ("quick", 15)])
+def test_a_killed_study_ends_with_the_same_tables(tmp_path, size, kill_at):
+    _check_report(_check(tmp_path, size, kill_at))

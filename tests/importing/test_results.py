@@ -140,7 +140,10 @@ def test_everything_imported_can_be_fitted(write):
 MILLION = 10**6
 
 
-@pytest.mark.parametrize("form", ["plain", "quoted", "json lines", "wide", "parquet"])
+MORE = [pytest.param(form, marks=pytest.mark.slow) for form in ("quoted", "json lines", "wide")]
+
+
+@pytest.mark.parametrize("form", ["plain", "parquet", *MORE])
 def test_a_million_rows(write, tmp_path, form):
     models = [f"m{i // 200}" for i in range(MILLION)]
     settings = [f"s{i % 200}" for i in range(MILLION)]

@@ -42,7 +42,7 @@ def of_a_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 STUDIES = {"trajectories", "severities", "similarity", "predictiveness", "factors", "patterns"}
 
 
-@pytest.mark.parametrize("width", [390, 768, 1440])
+@pytest.mark.parametrize("width", [390, pytest.param(768, marks=pytest.mark.slow), 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("about", ["testbed", "store"])
 def test_no_violation_of_accessibility(
