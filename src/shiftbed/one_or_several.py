@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import wraps
 from types import NoneType
 from typing import Any, ParamSpec, TypeVar, get_args, get_origin
@@ -35,10 +36,11 @@ def takes_one_for_several(function: Callable[P, R], module: str) -> Callable[P, 
 
     @wraps(function)
     def edge(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
+        given = None
+        with suppress(TypeError):
             given = signature.bind(*args, **kwargs)
-        except TypeError:
-            return function(*args, **kwargs)  # its own words about what is missing
+        if given is None:
+            return function(*args, **kwargs)  # which says what is wrong with them
         for name, value in given.arguments.items():
             if name in kinds and isinstance(value, kinds[name]):
                 given.arguments[name] = (value,)
