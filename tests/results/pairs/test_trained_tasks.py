@@ -12,9 +12,11 @@ from scipy.stats import false_discovery_control, wilcoxon
 import shiftbed as sb
 from shiftbed.catalogue import find_task
 from shiftbed.catalogue.maps import domain_classes
+from shiftbed.errors import InputError
 from shiftbed.page.findings import findings
 from shiftbed.results.caveats import judge
 from shiftbed.results.pairs import open_pairs
+from shiftbed.results.plot import CHARTS
 from shiftbed.store import PredictionStore
 from shiftbed.training import read_recipe
 from shiftbed.training.train import train
@@ -393,3 +395,25 @@ def test_models_of_other_data_than_the_tasks_are_judged(store):
     seen = {data[row["model"]]: row["artefact"] for row in told.iter_rows(named=True)}
     mixed = "trained on pacs/sketch itself"
     assert seen == {"pacs/photo": None, "imagenet": None, "pacs/photo+pacs/sketch": mixed}
+
+
+def test_every_chart_is_drawn_of_it_or_refused_for_a_reason(store, tmp_path):
+    refused = {}
+    for name in CHARTS:
+        given = {"shift": "pacs/photo-to-sketch"} if name in ("scatter", "relative") else {}
+        try:
+            sb.plot(store, chart=name, output=tmp_path / f"{name}.svg", **given)
+        except InputError as error:
+            refused[name] = str(error)
+    assert sorted(refused) == ["probes", "relative"]
+    assert "no probes" in refused["probes"]
+    assert "no model derived from another" in refused["relative"]
+    assert {p.stem for p in tmp_path.glob("*.svg")} == set(CHARTS) - set(refused)
+
+
+def test_heads_need_a_whole_network_beside_them(store):
+    with pytest.raises(InputError, match="head"):
+        sb.effects(store, show="head")
+    found = sb.effects(store, show="difficulty")
+    assert found.frame.height
+    assert found.to_json()
