@@ -63,6 +63,13 @@ WRITERS = (
     Writer(name="gc", command="store gc store --minimum-age 0", needs=("store",)),
     Writer(name="seal", command="store verify older --seal", needs=("older",)),
     Writer(name="scrub", command="store scrub store --rebuild", needs=("store",)),
+    Writer(name="compact", command="store compact store", needs=("store",)),
+    Writer(
+        name="consistency",
+        command="consistency store --metadata pmsets.json --metadata labels.json --setting frames "
+        "--write",
+        needs=("store", "pmsets.json", "labels.json"),
+    ),
     Writer(name="twin", command="store twin store --setting val --subset 0,1", needs=("store",)),
     Writer(name="export", command="store export store --setting val -o out.npz", needs=("store",)),
     Writer(name="import", command="import wide.csv -o out.parquet", needs=("wide.csv",)),
@@ -72,6 +79,7 @@ WRITERS = (
     Writer(name="card", command="card m2 -t bed.parquet -o out.md", needs=("bed.parquet",)),
     Writer(name="report", command="report bed.parquet -o out.html", needs=("bed.parquet",)),
     Writer(name="plot", command="plot -t bed.parquet -s s -o out.html", needs=("bed.parquet",)),
+    Writer(name="picture", command="plot -t bed.parquet -s s -o out.png", needs=("bed.parquet",)),
     Writer(
         name="captions",
         command="captions captions.csv --classes names.csv -o out --min-matches 2 --per-class 2",
@@ -91,6 +99,17 @@ WRITERS = (
         name="soup",
         command=f"soup {_NETS} --how uniform -o out.pt",
         needs=("first.pt", "second.pt"),
+    ),
+    Writer(
+        name="linear",
+        command="linear nets:resnet8 images.npz --start file:first.pt --train images.npz "
+        "--validation images.npz --store out --features features -o out.pt",
+        needs=("first.pt", "images.npz"),
+    ),
+    Writer(
+        name="difficulty",
+        command="difficulty images.npz --model nets:conv8 --repeats 1 --epochs 1 -o out.csv",
+        needs=("images.npz",),
     ),
     Writer(
         name="interpolate",

@@ -25,7 +25,7 @@ _MASK = os.umask(0)  # can only be read by setting it; once, before there are th
 os.umask(_MASK)
 _MODE = 0o666 & ~_MASK
 _HOST = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:32] or "host"
-_OLD = 24 * 3600.0
+ABANDONED = 24 * 3600.0
 """Seconds after which a temporary file of another machine's writer is taken for abandoned."""
 DISK_ERRORS = {
     *(errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.ESTALE),
@@ -93,7 +93,7 @@ class write_atomically:
             raise _failed(self.path, error) from None
         finally:
             _close(self.file)
-            _remove(self.temporary)
+            remove_temporary(self.temporary)
         cause = self.raw.failure or _cause(problem)
         if cause is not None:
             raise _failed(self.path, cause) from None
@@ -150,7 +150,7 @@ def one_at_a_time(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def abandoned(folder: Path, old: float = _OLD) -> list[Path]:
+def abandoned(folder: Path, old: float = ABANDONED) -> list[Path]:
     """Temporary files in a folder whose writers are dead, or unknown and ``old`` seconds old."""
     try:
         names = [name for name in os.listdir(folder) if name.endswith(".part")]
@@ -181,7 +181,7 @@ def _sweep(folder: Path) -> None:
         return
     _swept.add(folder)
     for path in abandoned(folder):
-        _remove(path)
+        remove_temporary(path)
 
 
 def _failed(path: Path, error: Exception) -> InputError | WriteError:
@@ -215,12 +215,14 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _remove(path: Path) -> None:
+def remove_temporary(path: Path) -> None:
     """Mostly it is gone already; one that cannot be removed goes when its writer is dead."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        return
+    for _ in range(2):  # a network drive says once that it cannot
+        try:
+            path.unlink(missing_ok=True)
+            return
+        except OSError:
+            continue
 
 
 def _close(file: BinaryIO) -> None:

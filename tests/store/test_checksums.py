@@ -90,6 +90,44 @@ def test_a_store_with_damage_is_not_sealed(path):
     assert verify_store(path, seal=True).sealed == 0
 
 
+def leave_a_temporary_file(path):
+    """As a writer does that is killed: named by its process, which is dead."""
+    code = "from shiftbed.atomic import temporary_name; print(temporary_name('record.json'))"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    left = path / "cells" / made.stdout.strip()
+    left.write_bytes(b"{")
+    return left
+
+
+def test_sealing_goes_on_after_a_writer_was_killed(path):
+    unseal(path)
+    left = leave_a_temporary_file(path)
+    found = verify_store(path, seal=True)
+    assert (found.sealed, found.unsealed, found.whole) == (7, 0, True)
+    assert not left.exists()
+
+
+def test_scrubbing_goes_on_after_it_was_killed(path):
+    file = damage(path / "predictions" / "model=a", "part-*.parquet")
+    file.unlink()  # put aside, and killed before the cell was opened again
+    left = leave_a_temporary_file(path)
+    assert scrub_store(path, rebuild=True).aside == ()
+    assert not left.exists()
+    store = PredictionStore(path)
+    assert store.cell("a", "val")["status"] == "running"
+    assert store.cell("b", "val")["status"] == "complete"
+
+
+def test_a_temporary_file_of_another_machine_stays_while_it_is_new(path):
+    left = path / "cells" / ".record.json.elsewhere-1-0123abcd.part"
+    left.write_bytes(b"{")
+    assert [one["kind"] for one in verify_store(path, seal=True).to_dict()["problems"]] == [
+        "leftover"
+    ]
+    scrub_store(path, rebuild=True)
+    assert left.exists()
+
+
 def test_scrub_puts_damage_aside_and_opens_the_cell_again(path):
     file = damage(path / "predictions" / "model=a", "part-*.parquet")
     assert scrub_store(path).aside == ()

@@ -66,6 +66,29 @@ def test_claims_of_the_dead_and_the_silent_are_taken_over(files):
     assert json.loads(files.read("claims/a/0001.json"))["process"] == os.getpid()
 
 
+def test_a_run_removes_claims_of_the_dead_and_no_others(files):
+    here = json.loads(Claims(files)._said())
+    files.write("claims/a/0000.json", json.dumps(here | {"time": time.time() - 200}).encode())
+    files.write("claims/b/0000.json", json.dumps(here).encode())
+    with Claims(files).kept():
+        pass
+    assert files.below("claims") == ["claims/b/0000.json"]
+
+
+def test_a_claim_that_cannot_be_removed_is_no_failure(tmp_path, monkeypatch):
+    mine = Claims(PredictionStore(tmp_path / "s").files)
+    remove = mine.files.remove
+
+    def fail_once(name):
+        monkeypatch.setattr(mine.files, "remove", remove)
+        raise OSError(5, "Input/output error", name)
+
+    monkeypatch.setattr(mine.files, "remove", fail_once)
+    with mine.kept():
+        assert mine.take("a")
+    assert mine.files.below("claims") == []
+
+
 def test_claims_are_renewed_while_they_are_held(files):
     mine, other = Claims(files, lease=0.6), Claims(files, lease=0.6)
     with mine.kept():

@@ -299,3 +299,31 @@ def test_a_damaged_record_keeps_all_that_it_may_name(tmp_path, kind):
     assert everything(again) == before
     assert not compact(again).skipped
     assert everything(PredictionStore(tmp_path)) == before
+
+
+def every_file(path):
+    return {p.relative_to(path).as_posix(): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+def test_compacting_again_changes_no_file(tmp_path):
+    store = PredictionStore(tmp_path / "s")
+    fill(store, [f"m{i}" for i in range(9)])
+    write_parts(store, "logits", seed=9, keep_logits=True)  # of other columns: in no pack
+    finish_cell(store, "logits", "val", {"status": "complete", "n": N})
+    compact(store)
+    before = every_file(tmp_path)
+    again = compact(PredictionStore(tmp_path / "s"))
+    assert (again.cells, again.packed, again.gathered) == (0, 0, 0)
+    assert every_file(tmp_path) == before
+
+
+def test_compacting_goes_on_after_a_kill_before_old_batches_were_removed(tmp_path):
+    store = PredictionStore(tmp_path / "s")
+    fill(store, [f"m{i}" for i in range(9)])
+    settled = store.manifest.write_batch(list(store.manifest.all({}).values())[:3])
+    data = store.files.read(settled)
+    compact(store)
+    before = every_file(tmp_path)
+    store.files.write(settled, data)
+    compact(PredictionStore(tmp_path / "s"))
+    assert every_file(tmp_path) == before

@@ -110,6 +110,8 @@ def _names(wanted: Mapping[str, Any]) -> list[Any]:
         if isinstance(names, str) or not isinstance(names, Sequence):
             raise InputError(f"{key} must be a list of names, got {names!r}")
         for name in names:
+            if isinstance(name, (list, dict)):
+                raise InputError(f"{key} must be a list of names, got {names!r}")
             found += one_by_one([name]) if isinstance(name, str) else [name]
     return list(dict.fromkeys(found))
 

@@ -69,11 +69,14 @@ class StoreCheck(Result):
 def verify_store(store: str | Path | PredictionStore, *, seal: bool = False) -> StoreCheck:
     """Missing, duplicate and damaged rows of a store (``shiftbed store verify``).
 
-    ``seal`` adds checksums to records made before there were any, if nothing is wrong.
+    ``seal`` adds checksums to records made before there were any, if nothing is wrong, and removes
+    what killed writers left.
     """
     opened = PredictionStore.existing(store)
-    problems = verify(opened)
-    sealed = seal_store(opened) if seal and not problems else 0
+    problems, sealed = verify(opened), 0
+    if seal and all(one.kind == "leftover" for one in problems):
+        sealed = seal_store(opened)
+        problems = [one for one in problems if opened.files.exists(one.where)]
     return _checked(opened, problems, sealed=sealed)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from shiftbed.atomic import ABANDONED
 from shiftbed.errors import InputError
 from shiftbed.store.compact import superfluous
 from shiftbed.store.manifest import Manifest
@@ -140,22 +141,36 @@ def unsealed(store: PredictionStore) -> int:
 
 
 def seal(store: PredictionStore) -> int:
-    """Add checksums to the records that lack them, as the files are now; how many."""
-    todo = [
-        (name, one) for name, one in _records(store)[0].items() if not _is_sealed(store, name, one)
-    ]
-    for name, record in todo:
-        if name.startswith("cells/"):
-            store.write_cell(record["model"], record["setting"], record)
-        elif name.startswith("probes/"):
-            write_probe(store, record["model"], record["setting"], record["probe"], record)
-        elif name.startswith("test_sets/"):
-            store.forget_copies()
-            data = store.files.read(f"{name.removesuffix('.json')}.parquet")
-            store.write_json(name, record | {"examples": digest(data)})
-        else:
-            store.write_json(name, record)
+    """Add checksums to the records that lack them, as the files are now; how many.
+
+    What killed writers left is removed.
+    """
+    with store.files.lock(alone=False):
+        _remove_leftovers(store)
+        records = _records(store)[0]
+        todo = {name: one for name, one in records.items() if not _is_sealed(store, name, one)}
+        for name, record in todo.items():
+            _seal_one(store, name, record)
     return len(todo)
+
+
+def _seal_one(store: PredictionStore, name: str, record: dict[str, Any]) -> None:
+    if name.startswith("cells/"):
+        store.write_cell(record["model"], record["setting"], record)
+    elif name.startswith("probes/"):
+        write_probe(store, record["model"], record["setting"], record["probe"], record)
+    elif name.startswith("test_sets/"):
+        store.forget_copies()
+        data = store.files.read(f"{name.removesuffix('.json')}.parquet")
+        store.write_json(name, record | {"examples": digest(data)})
+    else:
+        store.write_json(name, record)
+
+
+def _remove_leftovers(store: PredictionStore) -> None:
+    """Temporary files of writers that are dead for certain."""
+    for name in store.files.leftovers(old=ABANDONED):
+        store.files.remove(name)
 
 
 def _is_sealed(store: PredictionStore, name: str, record: dict[str, Any]) -> bool:
@@ -377,13 +392,16 @@ class Scrubbed:
 def scrub(store: PredictionStore, *, rebuild: bool = False) -> Scrubbed:
     """Read everything again; ``rebuild`` puts damaged files aside and reopens their cells.
 
-    A cell whose part or record is damaged is no longer complete: the command that made it computes
-    what is missing. Examples and labels of a test set are rebuilt by the next evaluation on it.
+    A cell whose part or record is damaged or gone is no longer complete: the command that made it
+    computes what is missing. Examples and labels of a test set are rebuilt by the next evaluation
+    on it. What killed writers left is removed.
     """
     problems = tuple(verify(store))
     aside: list[str] = []
-    if rebuild and any(one.kind == "damaged" for one in problems):
+    kinds = {one.kind for one in problems}
+    if rebuild and not kinds.isdisjoint(("damaged", "missing", "leftover")):
         with store.files.lock(alone=True):
+            _remove_leftovers(store)
             records, broken = _records(store)
             aside += [one.where for one in broken if one.kind == "damaged"]
             parts = set(_damaged_parts(store, records))
@@ -401,7 +419,7 @@ def scrub(store: PredictionStore, *, rebuild: bool = False) -> Scrubbed:
             for name, record in records.items():
                 if name.startswith("cells/") and (
                     cell_folder(record["model"], record["setting"]) in folders
-                    or record.get("pack", {}).get("file") in parts
+                    or _is_in(store, record, parts)
                 ):
                     reopened = record | {"status": "running"}
                     store.write_cell(record["model"], record["setting"], reopened)

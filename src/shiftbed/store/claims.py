@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from shiftbed.errors import InputError
@@ -62,7 +62,8 @@ class Claims:
         with self._lock:
             file = self.mine.pop(name, None)
         if file is not None:
-            self.files.remove(file)
+            with suppress(OSError):  # it is over with this process
+                self.files.remove(file)
 
     def renew(self) -> None:
         """Say that all of them are still held."""
@@ -72,7 +73,7 @@ class Claims:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Renew claims in the background, and give up at the end what is still held."""
+        """Renew claims in the background; at the end what is still held, or of the dead, goes."""
         stop = threading.Event()
 
         def beat() -> None:
@@ -91,6 +92,14 @@ class Claims:
             thread.join()
             for name in list(self.mine):
                 self.release(name)
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what nobody holds any more: claims of killed processes."""
+        with suppress(OSError, InputError):
+            for file in self.files.below("claims"):
+                if self._is_over(file):
+                    self.files.remove(file)
 
     @contextmanager
     def held(self, name: str) -> Iterator[bool]:
@@ -110,6 +119,8 @@ class Claims:
         except (ValueError, KeyError, TypeError):
             return True
         if host == socket.gethostname() and not _is_alive(process):
+            return True
+        if said.get("owner") == self.owner and file not in self.mine.values():
             return True
         return abs(time.time() - when) > self.lease
 

@@ -250,12 +250,13 @@ def _pack_and_gather(store: PredictionStore, *, everything: bool) -> tuple[int, 
     together = everything or len(batches) >= FEW
     if gathered or changed or (together and len(batches) > 1):
         chosen = [key for key in records if key in gathered or (together and key not in own)]
-        store.manifest.write_batch(({key: records[key] for key in chosen} | changed).values())
+        made = store.manifest.write_batch(({k: records[k] for k in chosen} | changed).values())
         for name in gathered.values():
             if store.files.read_if_there(name) == seen[name]:
                 store.files.remove(name)
         for name in [*(batches if together else ()), *obsolete]:
-            store.files.remove(name)
+            if name != made:
+                store.files.remove(name)
     for key in changed:
         store.forget_place(*key)
     store.gather_test_sets()
@@ -290,6 +291,8 @@ def _packs(
             rows = pl.concat([frame for _, frame in some]).rechunk()
             data = write_part(rows)
             name, total = pack_file(setting, digest(data)[:16]), digest(data)
+            if all((cells | old)[key].file == name for key, _ in some):
+                continue  # as it is
             store.files.write(name, data)
             at = 0
             for key, frame in some:

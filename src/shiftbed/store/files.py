@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from shiftbed.atomic import abandoned, temporary_name, write_atomically
+from shiftbed.atomic import abandoned, remove_temporary, temporary_name, write_atomically
 from shiftbed.errors import InputError, Unreachable, WriteError, brief
 from shiftbed.places import file_system, path_of, patiently, url_of
 from shiftbed.store.sealing import FileMissing, FileUnreadable
@@ -106,7 +106,7 @@ class LocalFiles:
             self.write(name, data)
             return True
         finally:
-            self.remove(whole)
+            remove_temporary(self._root / whole)
 
     def below(self, folder: str) -> list[str]:
         found = []
@@ -154,10 +154,10 @@ class LocalFiles:
         finally:
             os.close(handle)
 
-    def leftovers(self) -> list[str]:
-        """Temporary files that a killed writer left behind."""
+    def leftovers(self, *, old: float = 0.0) -> list[str]:
+        """Temporary files of killed writers; of other machines' those of so many seconds."""
         folders = {path.parent for path in self._root.rglob(".*.part")}
-        found = [path for folder in folders for path in abandoned(folder, old=0.0)]
+        found = [path for folder in folders for path in abandoned(folder, old)]
         return sorted(path.relative_to(self._root).as_posix() for path in found)
 
 
@@ -210,7 +210,7 @@ class MemoryFiles:
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def leftovers(self) -> list[str]:
+    def leftovers(self, *, old: float = 0.0) -> list[str]:
         return []
 
 
@@ -321,7 +321,7 @@ class RemoteFiles:
         """Object stores have no locks: only the age of a file protects it there."""
         return nullcontext()
 
-    def leftovers(self) -> list[str]:
+    def leftovers(self, *, old: float = 0.0) -> list[str]:
         return []
 
 

@@ -113,12 +113,15 @@ class Manifest:
         return found
 
     def write_batch(self, records: Iterable[Mapping[str, Any]]) -> str | None:
-        """Many records in one file, later than all batches that are there; its name."""
+        """Many records in one file, later than all other batches that are there; its name."""
         whole = sorted(records, key=lambda one: (one["model"], one["setting"]))
         if not whole:
             return None
         data = json.dumps(whole, ensure_ascii=False, sort_keys=True).encode()
-        last = max((generation(name) or 0 for name in self.listed()[0]), default=0)
+        there = self.listed()[0]
+        last = (generation(there[-1]) or 0) if there else 0
+        if there and there[-1].endswith(f"-{digest(data)[:16]}.json"):
+            return there[-1]  # written, and its writer killed before the earlier ones were removed
         name = f"cells/batch-{last + 1:06d}-{digest(data)[:16]}.json"
         self.files.write(name, data)
         return name

@@ -18,6 +18,7 @@ job.json is executed if that is allowed.
 import json
 import os
 import pickle
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from shiftbed.atomic import write_atomically
 from shiftbed.engine.plan import WARNING, Done, ModelSpec, RunSpec, SettingPlan
 from shiftbed.engine.run import run_spec
 from shiftbed.engine.toml_files import model_beside
-from shiftbed.errors import InputError
+from shiftbed.errors import InputError, brief
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models.checkpoints import read_state, refusal
 from shiftbed.evaluation.models.registry import code_in as code_of_line
@@ -71,7 +72,8 @@ class RunFolder:
 
     def steps(self) -> list[int]:
         """Steps whose weights are there."""
-        return sorted(int(file.stem.removeprefix("step-")) for file in self.path.glob("step-*.pt"))
+        names = (file.stem.removeprefix("step-") for file in self.path.glob("step-*.pt"))
+        return sorted(int(name) for name in names if re.fullmatch("[0-9]{1,18}", name))
 
     def write_weights(self, step: int, state: Mapping[str, Tensor]) -> None:
         own = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
@@ -95,10 +97,9 @@ class RunFolder:
             found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             raise refusal(path, error) from None
-        except (RuntimeError, EOFError, ValueError, KeyError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+        except Exception as error:  # a pickle is a program: a damaged one ends in any of them
             raise InputError(
-                f"{path}: cannot be read, remove it to start again: {reason}"
+                f"{path}: cannot be read, remove it to start again: {brief(error)}"
             ) from None
         return found
 
@@ -312,8 +313,8 @@ def evaluate_run(
 
     ``features`` is where what its backbone makes of a setting is kept, if only heads are trained.
     ``warnings`` are those of fitting it, for the cells' records. ``say`` hears why settings were
-    left out and what attacks warn of. Returns the accuracies of what was predicted, None where no
-    image has a label.
+    left out and what attacks warn of. Returns the accuracies of what is in the store now, whichever
+    call predicted it, None where no image has a label.
     """
     arguments, options, store = task.job.arguments, task.options, PredictionStore(task.store)
     details: dict[str, Any] = {
@@ -349,9 +350,10 @@ def evaluate_run(
     if refused := list(summary.failed.values()):
         say(refused[0] + (f" (and {len(refused) - 1} more settings)" if refused[1:] else ""))
     found: dict[str, float | None] = {}
-    for _, setting in summary.complete:
-        right = read_answers(store, model.id, store.test_set(setting), []).right
-        found[setting] = float(right.mean()) if len(right) else None
+    for setting in task.settings:
+        if store.complete(model.id, setting.id):
+            right = read_answers(store, model.id, store.test_set(setting.id), []).right
+            found[setting.id] = float(right.mean()) if len(right) else None
     return found
 
 

@@ -12,7 +12,13 @@ from shiftbed.evaluation.probes.paths import window
 from shiftbed.evaluation.probes.probe import any_pairs
 from shiftbed.results.scores import scores
 from shiftbed.store import PredictionStore
-from shiftbed.store.probes import probe_parts, probe_record, read_probe, remove_probe_part
+from shiftbed.store.probes import (
+    probe_parts,
+    probe_record,
+    read_probe,
+    remove_probe_part,
+    write_probe,
+)
 from tests.evaluation.probes.digits import (
     blend_amplitude,
     blend_phase,
@@ -135,6 +141,20 @@ def test_an_interrupted_probe_has_no_score_and_says_so(tmp_path):
     assert "interrupted" in row["note"]
     into_parts(store, KEY, about, 20, 10, lambda a, b: pl.DataFrame({"hff": [0.5] * (b - a)}))
     assert scores(store, metrics=["amplitude_hff"])["n"].to_list() == [20]
+
+
+def test_a_probe_killed_before_its_last_record_is_complete_afterwards(tmp_path):
+    store, about = PredictionStore(tmp_path), {"fingerprint": "f", "parameters": {}}
+    into_parts(store, KEY, about, 20, 10, lambda a, b: pl.DataFrame({"hff": [0.5] * (b - a)}))
+    whole = probe_record(store, *KEY)
+    unfinished = {k: v for k, v in whole.items() if k != "sums"} | {"status": "running"}
+    write_probe(store, *KEY, unfinished)
+
+    def piece(start, stop):
+        raise AssertionError("measured again")
+
+    into_parts(store, KEY, about, 20, 10, piece)
+    assert probe_record(store, *KEY) == whole
 
 
 def test_without_gradients_there_is_a_reason(folder, digits, tmp_path):

@@ -165,7 +165,7 @@ def read_manifest(path: Path, options: Options) -> RawExamples:
         if first.setdefault(example, row) != row:
             before = table.lines[first[example]]
             raise InputError(f"{table.where(row)}: {shown(example)} was already on line {before}")
-    if not any((root / name).exists() for name in names[:_TRIED]):
+    if not any(os.path.exists(root / name) for name in names[:_TRIED]):
         raise InputError(
             f"{path}: none of {some(names[:_TRIED], 2)} exists; paths must be relative to {root}"
         )

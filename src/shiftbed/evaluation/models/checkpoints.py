@@ -82,7 +82,7 @@ def read_state(path: Path) -> dict[str, "torch.Tensor"]:
             found = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise refusal(path, error) from None
-    except (RuntimeError, EOFError, ValueError, OSError, KeyError) as error:
+    except Exception as error:  # a pickle is a program: a damaged one ends in any of them
         raise InputError(f"{path}: cannot be read as a torch checkpoint: {brief(error)}") from None
     prefixes: tuple[str, ...] = _PREFIXES
     if isinstance(found, Mapping) and _LIGHTNING in found:
@@ -121,7 +121,7 @@ def refusal(path: str | Path, error: Exception) -> InputError:
 
     try:
         found = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except (ValueError, RuntimeError, pickle.UnpicklingError, EOFError, OSError):
+    except Exception:  # whatever a damaged file makes of it
         found = []
     what = f"it names {', '.join(sorted(found))}" if found else str(error).splitlines()[0]
     return InputError(

@@ -141,7 +141,7 @@ def into_parts(
                 remove_probe_part(store, *key, (start, have[start]))
         if report is not None:
             report(key[2], stop, total)
-    if missing or there is None:
+    if missing or there is None or there.get("status") != "complete":
         write_probe(store, *key, {**about, "paths": paths, "chunk": chunk, "status": "complete"})
 
 
