@@ -17,7 +17,7 @@ from shiftbed.atomic import write_atomically
 from shiftbed.cli.main import app
 from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore
-from shiftbed.store.probes import PROBES, probe_parts
+from shiftbed.store.probes import PROBES, probe_record
 from shiftbed.training.recipe import Job, Recipe, read_recipe
 from shiftbed.training.runs import RunFolder
 
@@ -132,7 +132,8 @@ def interpolate(study: Study) -> None:
     name = "interpolated"
     alphas = study.numbers["alphas"].split(",")
     there = PredictionStore(study.store)
-    if len([m for m in there.models() if m.startswith(f"{name}@")]) == len(alphas):
+    complete = set.intersection(*(set(there.complete_models(one)) for one in study.natural))
+    if len([m for m in complete if m.startswith(f"{name}@")]) == len(alphas):
         print("  interpolated: there already")
         return
     command(
@@ -196,9 +197,9 @@ def _is_probed(study: Study, store: PredictionStore, job: Job) -> bool:
     done = RunFolder(study.recipe.runs, job.id).read("done")
     name = f"{job.run}@{done['stops'][-1]}"
     pairs = study.numbers["pairs"]
+    found = [probe_record(store, name, "mnist", one) or {} for one in _probes_of(job.classical)]
     return all(
-        sum(stop - start for start, stop in probe_parts(store, name, "mnist", probe)) >= pairs
-        for probe in _probes_of(job.classical)
+        one.get("status") == "complete" and int(one.get("paths", 0)) >= pairs for one in found
     )
 
 
