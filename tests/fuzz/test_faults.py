@@ -12,7 +12,7 @@ from tools.faults import WRITERS
 
 pytest.importorskip("torch")
 TOP = Path(__file__).parents[2]
-QUICK = ("store-import", "scrub", "seal", "card")
+QUICK = ("scrub", "card")
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 

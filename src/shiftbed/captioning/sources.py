@@ -21,6 +21,7 @@ import polars as pl
 from shiftbed.errors import InputError, unknown
 from shiftbed.reading import streams
 from shiftbed.reading.files import regular, whole_parquet
+from shiftbed.reading.trial import try_rows
 
 BATCH = 1 << 16
 """Rows held in memory at a time."""
@@ -220,7 +221,7 @@ def _lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
 
 def read_parquet(path: Path, asked: Asked, problems: Problems) -> Iterator[pl.DataFrame]:
     """The rows of a file in batches; ``row`` counts from 0. Tags may be a list of strings."""
-    regular(path)
+    try_rows(regular(path), str(path))
     with whole_parquet(str(path)):
         schema = pl.read_parquet_schema(path)
         rows = pl.scan_parquet(path).select(pl.len()).collect().item()

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from shiftbed.errors import FORMULA, InputError, shown
 from shiftbed.reading.files import read_file, read_frame, whole_parquet
 from shiftbed.reading.streams import delimited_rows
+from shiftbed.reading.trial import try_table
 
 DELIMITERS = (",", ";", "\t")
 _DELIMITED = (".csv", ".tsv", ".txt", ".tab")
@@ -187,6 +188,7 @@ def _tabulate(
 
 
 def _read_parquet(path: str, data: bytes) -> TextTable:
+    try_table(data, path)
     with whole_parquet(path):
         metadata = pl.read_parquet_metadata(BytesIO(data))
     frame = read_frame(data, path)

@@ -22,6 +22,7 @@ from shiftbed.errors import InputError, brief
 from shiftbed.places import local
 from shiftbed.reading.files import MOST_ROWS, read_file, read_frame, regular, whole_parquet
 from shiftbed.reading.shapes import whole
+from shiftbed.reading.trial import try_table
 from shiftbed.records import ImageResults, Setting, Shift, older_setting
 from shiftbed.testbed.record import Testbed
 
@@ -83,6 +84,7 @@ def is_testbed(path: str | Path) -> bool:
                 return False
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
+    try_table(read_file(path), str(path), path)
     with whole_parquet(str(path)):
         return "shiftbed" in pl.read_parquet_metadata(path)
 
@@ -92,6 +94,7 @@ def read_testbed(path: str | Path) -> Testbed:
     path = Path(path)
     data = read_file(path)
     where = f"{path}: cannot be read as a testbed file"
+    try_table(data, where, path)
     with whole_parquet(where):
         text = pl.read_parquet_metadata(io.BytesIO(data)).get("shiftbed")
     frame = read_frame(data, where)

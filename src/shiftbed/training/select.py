@@ -20,6 +20,7 @@ from shiftbed.evaluation.data.parts import exact, of_each_class, ranked
 from shiftbed.places import local
 from shiftbed.reading.files import read_file, read_frame
 from shiftbed.reading.tables import GUARDED
+from shiftbed.reading.trial import try_table
 
 Rows = NDArray[np.int64]
 T = TypeVar("T")
@@ -115,6 +116,7 @@ def read_column(path: str | Path, column: str, what: str) -> pl.DataFrame:
     data = read_file(path)
     try:
         if Path(path).suffix == ".parquet":
+            try_table(data, str(path))
             frame = read_frame(data, str(path))
         else:
             frame = pl.read_csv(data, infer_schema=False)  # ids such as 007 stay texts

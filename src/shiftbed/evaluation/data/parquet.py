@@ -24,6 +24,7 @@ from shiftbed.evaluation.data.image_files import printable
 from shiftbed.evaluation.data.images import NoImage, RowImages
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered, some
 from shiftbed.reading.files import MOST_ROWS, regular
+from shiftbed.reading.trial import try_images
 
 _KEPT = 3
 """Row groups kept in memory."""
@@ -162,8 +163,10 @@ class _File(NamedTuple):
 
 
 def _read_file(path: Path, options: Options) -> _File:
+    there = regular(path)
+    try_images(there, str(path))
     try:
-        with pq.ParquetFile(regular(path)) as file:
+        with pq.ParquetFile(there) as file:
             if file.metadata.num_rows > MOST_ROWS:
                 raise InputError(f"{path}: {file.metadata.num_rows} rows, more than {MOST_ROWS}")
             columns = choose_columns(str(path), file.schema_arrow, options)
