@@ -125,7 +125,9 @@ def run_command(command: str, folder: Path) -> "subprocess.CompletedProcess[str]
             "FORCE_COLOR": "1",  # a terminal …
             "TERM": "dumb",  # … without colours
             "HF_HUB_OFFLINE": "1",
-            "PYTHONPATH": str(Path(__file__).parents[1]),  # for examples, as in a checkout
+            "PYTHONPATH": os.pathsep.join(  # for examples, as in a checkout
+                [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

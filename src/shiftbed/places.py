@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from shiftbed import hub
 from shiftbed.errors import EXTRAS, InputError, Unreachable, brief
 
 T = TypeVar("T")
@@ -135,8 +136,24 @@ def file_system(url: str, **options: Any) -> tuple[Any, str]:
         raise InputError(f"{url}: {brief(error)}") from None
 
 
+_under_way: list[str] = []
+
+
+def requesting() -> bool:
+    """Whether a request of ours is under way, in any thread."""
+    return bool(_under_way)
+
+
 def patiently(work: Callable[[], T], what: str) -> T:
     """What ``work`` returns; tried again when the other side is slow, busy or cut off."""
+    _under_way.append(what)
+    try:
+        return _tried(work, what)
+    finally:
+        _under_way.remove(what)
+
+
+def _tried(work: Callable[[], T], what: str) -> T:
     begun = time.monotonic()
     for tries, pause in enumerate((*PAUSES, None), 1):
         try:
@@ -172,6 +189,8 @@ def put(url: str, source: Path) -> None:
 
 def matching(url: str) -> list[str]:
     """The URLs that a pattern stands for, sorted."""
+    if hub.address_of(url) is not None:
+        return hub.files_at(url)
     files, path = file_system(url)
     found = patiently(lambda: files.glob(path), url)
     return sorted(str(files.unstrip_protocol(one)) for one in found)
@@ -182,6 +201,11 @@ def there(place: str | Path) -> bool:
     url = url_of(place)
     if url is None:
         return path_of(place).exists()
+    if hub.address_of(url) is not None:
+        try:
+            return local(url).exists()
+        except InputError:
+            return False
     files, path = file_system(url)
     return bool(patiently(lambda: files.exists(path), url))
 
@@ -196,6 +220,9 @@ def local(place: str | Path, what: str = "") -> Path:
     if url is None:
         return path_of(place)
     said = f"{what}: {url}" if what else url
+    on_hub = hub.address_of(url)
+    if on_hub is not None:
+        return hub.snapshot(on_hub, said) / on_hub.path
     files, path = file_system(url)
     try:
         about = patiently(lambda: files.info(path), said)

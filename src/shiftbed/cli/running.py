@@ -18,7 +18,7 @@ from shiftbed.cli.output import call, show, values
 from shiftbed.cli.progress import MINUTE, Progress, progress
 from shiftbed.display import counted
 from shiftbed.errors import InputError
-from shiftbed.places import shown_place
+from shiftbed.places import shown_place, url_of
 
 _COLUMN = "The column, array or field of {}, where the usual names do not decide."
 
@@ -190,11 +190,17 @@ def _models_first(words: list[str]) -> tuple[list[str], list[str]]:
 
     >>> _models_first(["timm:resnet18", "onnx:own.onnx", "images/val", "digits.npz:faint"])
     (['timm:resnet18', 'onnx:own.onnx'], ['images/val', 'digits.npz:faint'])
+    >>> _models_first(["hf:owner/net", "hf://datasets/owner/set/test.parquet"])
+    (['hf:owner/net'], ['hf://datasets/owner/set/test.parquet'])
     """
     from shiftbed.evaluation.models.registry import kinds
 
+    def is_model(word: str) -> bool:
+        kind, colon, _ = word.partition(":")
+        return bool(colon) and kind in known and url_of(word) is None
+
     known, count = kinds(), 1
-    while count < len(words) and words[count].partition(":")[0] in known and ":" in words[count]:
+    while count < len(words) and is_model(words[count]):
         count += 1
     if count == len(words):
         raise InputError("give a test set after the models: a folder, .npz, .csv, .tar or NAME@DIR")

@@ -52,7 +52,10 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
     store = opened_store(task.store)
     record = store.cell(*task.key)
     if record is None:
-        raise InputError(f"{task.key[0]!r} on {task.key[1]!r} was not prepared")
+        raise InputError(
+            f"{task.key[0]!r} on {task.key[1]!r} is not in {store.files.root}: every worker must "
+            "reach the store that the run began in"
+        )
     options = DEFAULTS | dict(task.options) | record["options"]
     model = open_model(task.model, options, task.shared)
     setting = matched(model, open_setting(task.setting))

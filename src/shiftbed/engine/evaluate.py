@@ -37,6 +37,8 @@ Report = Callable[[Done], None]
 Announce = Callable[[list[CellPlan]], None]
 WARNED = f": {WARNING}"
 """In notes that say why a number is not to be trusted."""
+UNREADABLE = ": unreadable: "
+"""In notes of images that could not be read."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -146,8 +148,9 @@ class Ran(Evaluated):
             "images": summary.images,
             "seconds": summary.seconds,
             "images_per_second": summary.images_per_second,
-            "unreadable": sorted({n for n in summary.notes if WARNED not in n}),
+            "unreadable": sorted({n for n in summary.notes if UNREADABLE in n}),
             "warnings": sorted({n for n in summary.notes if WARNED in n}),
+            "notes": sorted({n for n in summary.notes if UNREADABLE not in n and WARNED not in n}),
         }
 
     def tables(self) -> Iterable[Table]:

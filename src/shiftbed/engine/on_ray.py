@@ -4,15 +4,20 @@ Only tasks and ``Done`` travel; predictions go from the workers to the store, wh
 or URL that every node reaches, and so must test sets, weights and code. An actor gets a task once
 it is alive, so that one for which there is no processor keeps nobody waiting. A task that fails on
 one node is tried on another: where that succeeds, the first one lacks something and gets no more.
+Tasks are asked for as workers become free, so that other runs can share them.
 """
 
+import math
 import os
 import socket
 import tempfile
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +25,12 @@ from shiftbed.engine.plan import Done
 from shiftbed.engine.runners import TRIES, Report, Work, attempt
 from shiftbed.errors import InputError
 
-PATIENCE = 60.0
-"""Seconds that a run waits for a cluster on which no worker is alive."""
+PATIENCE = 180.0
+"""Seconds that a run waits for a cluster on which no worker is alive: to begin, they load torch."""
+ELSEWHERE = 60.0
+"""Seconds that a failure waits for a worker on another node to be alive."""
+ANSWER = 5.0
+"""Seconds within which a cluster must answer."""
 
 
 def on_ray(
@@ -37,7 +46,6 @@ def on_ray(
 
     ``gpus``: workers share the GPUs there are, a fraction each.
     """
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its logs are in its own folder
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
@@ -45,18 +53,34 @@ def on_ray(
         raise InputError("--runner ray needs ray: pip install 'shiftbed[ray]'") from None
     api: Any = ray
     mine = not api.is_initialized()
+    _hush()
     if mine:
         _connect(api, address)
     try:
         there = api.cluster_resources()
         count = workers or max(1, int(there.get("CPU", 1)) // threads)
-        share = min(1.0, there.get("GPU", 0) / count) if gpus else 0.0
-        if gpus and not share:
-            raise InputError("the Ray cluster has no GPU; give device = 'cpu'")
-        yield from _Crew(api, list(tasks), report, count, threads, share).run()
+        share = gpu_share(count, there.get("GPU", 0)) if gpus else 0.0
+        yield from _Crew(api, iter(tasks), report, count, threads, share).run()
     finally:
         if mine:
             api.shutdown()
+
+
+def _hush() -> None:
+    """Keep the last lines of a dead node's log out of what we print; Ray has no option for it."""
+    module: Any = import_module("ray._private.worker")
+    module.print_to_stdstream = lambda *_, **__: None
+
+
+def gpu_share(workers: int, gpus: float) -> float:
+    """The fraction of a GPU that each worker asks for, so that all of them find room.
+
+    >>> gpu_share(2, 4), gpu_share(3, 2), gpu_share(4, 1)
+    (1.0, 0.5, 0.25)
+    """
+    if not gpus:
+        raise InputError("the Ray cluster has no GPU; give device = 'cpu'")
+    return 1 / math.ceil(workers / gpus)
 
 
 def _connect(ray: Any, address: str | None) -> None:
@@ -71,10 +95,22 @@ def _connect(ray: Any, address: str | None) -> None:
     host, colon, port = place.removeprefix("ray://").rpartition(":")
     try:
         if colon and port.isdigit():
-            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+            _must_answer(host.strip("[]"), int(port))
         ray.init(address=address, **quiet)
     except (OSError, RuntimeError) as error:
         raise InputError(f"no Ray cluster at {address!r}: {error}") from None
+
+
+def _must_answer(host: str, port: int) -> None:
+    """Ray waits for minutes for what does not speak its protocol (gRPC, so HTTP/2): ask first."""
+    hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+    with socket.create_connection((host, port), timeout=ANSWER) as there:
+        if os.environ.get("RAY_USE_TLS", "0") != "0":
+            return
+        there.sendall(hello)
+        said = there.recv(9)
+    if len(said) < 4 or said[3] != 4:  # the first thing a server says is its settings
+        raise OSError(f"what listens on port {port} is no Ray cluster")
 
 
 def _known() -> str | None:
@@ -88,11 +124,14 @@ def _known() -> str | None:
 
 @dataclass(eq=False)
 class _Job:
-    """A task, how often its worker died, and where it has failed."""
+    """A task, how often its worker died, and where and how it has failed."""
 
     task: Work
     deaths: int = 0
     failed_on: str | None = None
+    failure: Done | None = None
+    until: float = 0.0
+    """When waiting for a worker on another node ends, by the clock."""
 
 
 @dataclass(eq=False)
@@ -109,49 +148,76 @@ class _Crew:
     """The workers of a run, and what each is doing."""
 
     def __init__(
-        self, ray: Any, tasks: list[Work], report: Report, count: int, threads: int, gpus: float
+        self, ray: Any, tasks: Iterator[Work], report: Report, count: int, threads: int, gpus: float
     ) -> None:
-        self.ray, self.report, self.threads = ray, report, threads
-        self.todo = deque(_Job(task) for task in tasks)
-        self.count = min(count, len(tasks))
+        self.ray, self.report, self.threads, self.count = ray, report, threads, count
+        self.tasks = tasks
+        self.todo: deque[_Job] = deque()
+        """Tasks that were asked for, or are to be tried again."""
         self.kind = ray.remote(num_cpus=threads, num_gpus=gpus, max_restarts=0)(_Actor)
         self.calls: dict[Any, _Worker] = {}
         """Calls that are under way: a greeting, or a task."""
         self.idle: list[_Worker] = []
         self.bad: set[str] = set()
         """Nodes that lack something."""
+        self.stillborn = 0
+        self.why = f"no worker of the Ray cluster was alive for {PATIENCE:g} s"
 
     def run(self) -> Iterator[Done]:
-        seen = time.monotonic()
-        for _ in range(self.count):
+        self._ask(self.count)
+        for _ in range(len(self.todo)):
             self._hire()
+        seen = time.monotonic()
         try:
-            while self.todo or any(one.job for one in self.calls.values()):
+            while self._more() or any(one.job for one in self.calls.values()):
                 self._assign()
-                ready, _ = self.ray.wait(list(self.calls), num_returns=1, timeout=1.0)
-                if ready or any(one.node for one in self.calls.values()):
+                yield from self._hopeless()
+                ready = self._wait()
+                if ready or any(one.node for one in self.workers):
                     seen = time.monotonic()
-                elif time.monotonic() - seen > PATIENCE:
-                    for job in self.todo:
-                        why = f"no worker of the Ray cluster was alive for {PATIENCE:g} s"
-                        yield Done(key=job.task.key, error=why)
+                elif not self.calls or time.monotonic() - seen > PATIENCE:
+                    while self._more():
+                        yield Done(key=self.todo.popleft().task.key, error=self.why)
                     return
                 for call in ready:
                     yield from self._heard(call)
         finally:
-            for one in {*self.calls.values(), *self.idle}:
+            for one in self.workers:
                 self.ray.kill(one.actor)
+
+    @property
+    def workers(self) -> list[_Worker]:
+        return [*self.calls.values(), *self.idle]
+
+    def _ask(self, count: int) -> None:
+        self.todo.extend(_Job(task) for task in islice(self.tasks, count))
+
+    def _more(self) -> bool:
+        """Whether there is a task for whoever is free next."""
+        if not self.todo:
+            self._ask(1)
+        return bool(self.todo)
+
+    def _wait(self) -> list[Any]:
+        if self.calls:
+            ready, _ = self.ray.wait(list(self.calls), num_returns=1, timeout=1.0)
+            return list(ready)
+        return []
 
     def _hire(self) -> None:
         actor = self.kind.remote(self.threads, os.getcwd())
         self.calls[actor.node.remote()] = _Worker(actor=actor)
 
     def _assign(self) -> None:
-        """A task to every worker that is free; one that failed elsewhere goes to another node."""
+        """A task to every worker that is free; one that failed elsewhere goes to another node.
+
+        A worker whose own task failed tries those of other nodes only, until it is known why.
+        """
         for worker in list(self.idle):
-            if worker.waits_for is not None:
-                continue
-            found = next((one for one in self.todo if one.failed_on != worker.node), None)
+            if worker.waits_for is None and all(one.failed_on for one in self.todo):
+                self._ask(1)
+            can = [one for one in self.todo if one.failed_on != worker.node]
+            found = next((one for one in can if one.failed_on or not worker.waits_for), None)
             if found is not None:
                 self.todo.remove(found)
                 self.idle.remove(worker)
@@ -163,7 +229,7 @@ class _Crew:
         try:
             said = self.ray.get(call)
         except self.ray.exceptions.RayError as error:
-            yield from self._died(worker, type(error).__name__)
+            yield from self._died(worker, error)
             return
         if worker.job is None:
             worker.node = str(said)
@@ -175,8 +241,10 @@ class _Crew:
         job, worker.job = worker.job, None
         self.idle.append(worker)
         done, parts = said
-        if done.error and job.failed_on is None and self._others(worker):
-            job.failed_on, worker.waits_for = worker.node, job
+        if done.error and job.failed_on is None:  # perhaps it is the node
+            job.failed_on, job.failure = worker.node, done
+            job.until = time.monotonic() + ELSEWHERE
+            worker.waits_for = job
             self.todo.appendleft(job)
             return
         if job.failed_on is not None and not done.error:
@@ -186,8 +254,8 @@ class _Crew:
             self.report(part)
         yield done
 
-    def _died(self, worker: _Worker, why: str) -> Iterator[Done]:
-        job = worker.job
+    def _died(self, worker: _Worker, error: Exception) -> Iterator[Done]:
+        job, why = worker.job, type(error).__name__
         if job is not None:
             job.deaths += 1
             if job.deaths >= TRIES:
@@ -195,32 +263,55 @@ class _Crew:
                 yield Done(key=job.task.key, error=f"its worker died {TRIES} times ({why})")
             else:
                 self.todo.appendleft(job)
-        nodes = {one.node for one in (*self.calls.values(), *self.idle)}
-        for waiting in self.todo:  # nobody else is left to try it
-            if waiting.failed_on is not None and nodes <= {waiting.failed_on, None}:
-                self._release(waiting)
-                waiting.failed_on = None
-        if self.todo:
+        elif worker.node is None:
+            self.stillborn += 1
+            self.why = f"no worker could begin on the Ray cluster: {_cause(error)}"
+        if self._more() and self.stillborn < TRIES * self.count:
             self._hire()
 
-    def _others(self, worker: _Worker) -> bool:
-        """Whether a worker on another node is alive."""
-        nodes = {one.node for one in (*self.calls.values(), *self.idle)} - {None, *self.bad}
-        return bool(nodes - {worker.node})
+    def _hopeless(self) -> Iterator[Done]:
+        """Failures that nobody on another node can try again, now or within a minute."""
+        for job in [one for one in self.todo if one.failure is not None]:
+            if job.failure is not None and not self._elsewhere(job):
+                self.todo.remove(job)
+                self._release(job)
+                yield job.failure
+
+    def _elsewhere(self, job: _Job) -> bool:
+        """Whether a worker on another node is alive, or may soon be."""
+        unfit = {job.failed_on, *self.bad}
+        if any(one.node not in (None, *unfit) for one in self.workers):
+            return True
+        coming = any(one.node is None for one in self.workers)
+        if not coming or time.monotonic() > job.until:
+            return False
+        return any(
+            one["Alive"] and one["Resources"].get("CPU", 0) >= self.threads
+            for one in self.ray.nodes()
+            if one["NodeID"] not in unfit
+        )
 
     def _release(self, job: _Job) -> None:
-        for one in self.idle:
+        for one in self.workers:
             if one.waits_for is job:
                 one.waits_for = None
 
     def _leave_out(self, node: str, job: _Job) -> None:
         """No more tasks for a node where one failed that succeeded on another."""
         self.bad.add(node)
-        note = f"a node of the cluster could not do this and is left out ({node[:8]})"
+        why = "" if job.failure is None else f": {job.failure.error}"
+        note = f"a node of the cluster could not do this and is left out ({node[:8]}){why}"
         self.report(Done(key=job.task.key, notes=(note,)))
         for one in [one for one in self.idle if one.node == node]:
             self.idle.remove(one)
             self.ray.kill(one.actor)
+
+
+def _cause(error: Exception) -> str:
+    """The last line of what a worker said before it died, without its traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if "Error" in line.partition(":")[0]]
+    return (said or lines or [type(error).__name__])[-1]
 
 
 class _Actor:
@@ -230,7 +321,7 @@ class _Actor:
         import torch
 
         torch.set_num_threads(threads)
-        if os.path.isdir(folder):  # relative paths are the driver's
+        with suppress(OSError):  # relative paths are the driver's, where there is such a folder
             os.chdir(folder)
 
     def node(self) -> str:

@@ -173,7 +173,7 @@ def run_spec(
         for cell in cells:
             if cell.key not in pending:
                 _finish(store, cell, summary)
-        gpus = str(given.get("device", "cpu")) != "cpu"
+        gpus = not str(given.get("device", "cpu")).startswith("cpu")
         run = _runner(runner, workers, address, gpus)
         shared = _Shared(store, ready, lambda cell: tasks(cell, kept, given))
         with shared.claims.kept():

@@ -7,8 +7,9 @@ import pickle
 import numpy as np
 import pytest
 
+from shiftbed import hub
 from shiftbed.errors import InputError
-from shiftbed.evaluation.models import PREFIXES, FunctionModel, checkpoints, resolve
+from shiftbed.evaluation.models import PREFIXES, FunctionModel, resolve
 from shiftbed.evaluation.models.checkpoints import (
     cache_folder,
     digest,
@@ -16,7 +17,6 @@ from shiftbed.evaluation.models.checkpoints import (
     hub_file,
     read_state,
     remembered,
-    unreachable,
     url_file,
 )
 from shiftbed.evaluation.models.spec import Spec
@@ -242,13 +242,13 @@ def test_digests_follow_the_file(tmp_path):
 
 def test_offline_is_said(monkeypatch):
     """A host that answers nothing: an address reserved for documentation (RFC 5737)."""
-    monkeypatch.setattr(checkpoints, "PATIENCE", 0.5)
-    for name in checkpoints.OFFLINE:
+    monkeypatch.setattr(hub, "PATIENCE", 0.5)
+    for name in hub.OFFLINE:
         monkeypatch.delenv(name, raising=False)
-    assert unreachable("https://192.0.2.1:8443/a/b")
-    assert unreachable("https://192.0.2.1:8443/c")  # asked once per host
+    assert hub.unreachable("https://192.0.2.1:8443/a/b")
+    assert hub.unreachable("https://192.0.2.1:8443/c")  # asked once per host
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert unreachable("https://192.0.2.1:8443/a/b") == "HF_HUB_OFFLINE is set"
+    assert hub.unreachable("https://192.0.2.1:8443/a/b") == "HF_HUB_OFFLINE is set"
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from shiftbed.evaluation.data.raw_examples import (
 )
 from shiftbed.evaluation.data.tars import read_tars
 from shiftbed.evaluation.data.test_set import TestSet
+from shiftbed.hub import commit_of
 from shiftbed.places import local
 from shiftbed.reading.streams import expand
 
@@ -64,7 +65,8 @@ def open_test_set(
 
     Formats: image folder; ``FILE.npz``, ``FILE.npz:PREFIX`` or ``FILE.npy``; Parquet in Hugging
     Face's image layout; WebDataset tars; CSV manifest; a ``datasets.Dataset`` or a directory it was
-    saved to. Patterns are globs or ranges, ``val-{0000..0003}.tar``.
+    saved to. Patterns are globs or ranges, ``val-{0000..0003}.tar``; a path may be a URL, also of
+    the hub: ``hf://datasets/OWNER/NAME@REVISION/data/test-*.parquet``.
 
     - ``image_column``, ``label_column``, ``group_column``, ``id_column``: columns, arrays of an
       ``.npz`` or fields of a tar, where the usual names do not decide.
@@ -113,6 +115,9 @@ def open_test_set(
         sets = label_sets_of(label_sets, found, encoded.classes)
     own = np.full(len(found.examples), -1) if sets is not None else encoded.one
     notes = list(found.notes)
+    commit = commit_of(spec) if isinstance(spec, str) else None
+    if commit is not None:
+        notes.append(f"from the Hugging Face hub at commit {commit}")
     without = [one for one, label in zip(found.examples, own, strict=True) if label < 0]
     if sets is None and without and not unlabelled:
         if len(without) == len(own):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shiftbed.errors import InputError
-from shiftbed.places import local
+from shiftbed.places import local, url_of
 from shiftbed.reading.streams import expand
 
 
@@ -36,7 +36,7 @@ def _files(place: str) -> Iterator[str]:
     archive, prefix, _ = place.rpartition(".npz:")
     if prefix:
         place = f"{archive}.npz"
-    elif at and folder and not os.path.lexists(place):
+    elif at and folder and url_of(place) is None and not os.path.lexists(place):
         place = folder
     if "\0" in place:
         return

@@ -9,12 +9,9 @@ import hashlib
 import io
 import os
 import pickle
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief
+from shiftbed.hub import unreachable
 from shiftbed.places import cache_folder, local
 from shiftbed.store.files import LocalFiles
 
@@ -157,44 +155,7 @@ def fit(network: "nn.Module", state: Mapping[str, Any], path: Path) -> None:
     network.load_state_dict(dict(state))
 
 
-OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "SHIFTBED_OFFLINE")
-"""Setting any of these forbids the network."""
 _WITH_WEIGHTS = "pass it as weights=FILE"
-PATIENCE = 4.0
-"""Seconds a host has to answer anything at all."""
-
-
-def unreachable(address: str) -> str | None:
-    """Why nothing can be fetched from an address, or None; asked once per host.
-
-    The libraries retry for half a minute when there is no network; this says so in seconds.
-    """
-    for name in OFFLINE:
-        if os.environ.get(name, "").lower() in ("1", "true", "yes", "on"):
-            return f"{name} is set"
-    parts = urlsplit(address)
-    return _ask(f"{parts.scheme}://{parts.netloc}", PATIENCE)
-
-
-@cache
-def _ask(root: str, patience: float) -> str | None:
-    answer: list[str | None] = []
-
-    def ask() -> None:
-        try:
-            request = urllib.request.Request(root, method="HEAD")
-            with urllib.request.urlopen(request, timeout=patience):
-                answer.append(None)
-        except urllib.error.HTTPError as error:  # it answered
-            error.close()
-            answer.append(None)
-        except (OSError, ValueError) as error:
-            answer.append(str(getattr(error, "reason", error)))
-
-    thread = threading.Thread(target=ask, daemon=True)  # looking up a name knows no time-out
-    thread.start()
-    thread.join(patience + 1)
-    return answer[0] if answer else f"no answer within {patience + 1:g} s"
 
 
 def hub_file(

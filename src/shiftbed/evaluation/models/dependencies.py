@@ -32,7 +32,7 @@ from urllib.parse import parse_qsl
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models.checkpoints import digest
 from shiftbed.evaluation.models.spec import sidecar_of
-from shiftbed.places import cache_folder, local
+from shiftbed.places import cache_folder, local, requesting
 from shiftbed.reading.files import read_json
 
 _WEIGHTS = (".pt", ".pth", ".safetensors", ".skops", ".onnx")
@@ -127,7 +127,8 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
         return
     opened = _watching[-1].opened
     if event == "socket.connect":
-        opened.add("\0network")
+        if not requesting():  # not we, to fetch the code itself
+            opened.add("\0network")
     elif event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
         flags = arguments[2] if isinstance(arguments[2], int) else 0
         if flags & (os.O_WRONLY | os.O_RDWR) == 0:
@@ -152,8 +153,9 @@ def watched(source: str) -> Iterator[list[str]]:
         yield found
     finally:
         opened = _watching.pop().opened
-        own = local(source.partition(":")[2].partition("?")[0])
-        known = {str(path.resolve()) for path in (own, *_files(source))}
+        prefix, _, rest = source.partition(":")
+        own = [] if prefix == "python" else [local(rest.partition("?")[0])]
+        known = {str(path.resolve()) for path in (*own, *_files(source))}
         for one in sorted(opened):
             if one == "\0network":
                 found.append("something from a network")

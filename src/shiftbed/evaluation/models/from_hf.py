@@ -51,6 +51,8 @@ def load(request: Request) -> Model:
     name = Path(request.spec.name).name if "weights" in query else request.spec.name
     weights = {p.name: digest(p) for p in files} if pretrained else None
     facts = request.facts(type(network).__name__, weights, "torch", "transformers")
+    if "weights" not in query:
+        facts["commit"] = folder.name  # of the repository on the hub
     names = tuple(labels[i] for i in sorted(labels))
     return wrap_for(request, Named(network), name, native, used, facts, query, names)
 

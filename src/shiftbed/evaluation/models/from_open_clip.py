@@ -30,12 +30,12 @@ from shiftbed.evaluation.models.checkpoints import (
     read_state,
     refusal,
     remembered,
-    unreachable,
     url_file,
 )
 from shiftbed.evaluation.models.spec import Request, stamp
 from shiftbed.evaluation.models.torch_model import seeded, wrap_for
 from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.hub import unreachable
 
 if TYPE_CHECKING:
     from torch import nn
