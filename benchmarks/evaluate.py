@@ -1,6 +1,6 @@
 """Evaluating, against the bare loop and against timm's own loader and loop.
 
-    python -m benchmarks.evaluate [--quick] [--json]
+    python -m benchmarks.evaluate [--quick] [--json] [--bare]
 
 Interleaved A/B with the same threads; the median ratio with a bootstrap interval:
 
@@ -8,14 +8,27 @@ Interleaved A/B with the same threads; the median ratio with a bootstrap interva
   (cost, at most 1.05 wanted);
 - from a folder of JPEGs, the same backend: images per second over those of timm's loader and loop
   (speed, at least 1 wanted);
-- ``--backend auto`` against timm's loop for ResNet-50 (1.8 wanted) and EfficientNet-Lite0 (3).
+- ``--backend auto`` against timm's loop for ResNet-50 (1.8 wanted) and EfficientNet-Lite0 (3);
+- from the same folder under onnxruntime, against a bare loop that decodes with the same decoder in
+  two threads and calls the session (speed, at least 0.95 wanted);
+- start-up apart, in new processes: ``shiftbed eval`` of one photograph with the exported graph kept
+  from before, over a bare script that makes the network and opens the graph (cost, at most 1.5
+  wanted), by processor time; and the same with an empty cache, which exports.
 
-Weights are random: speed does not depend on them. ``--quick`` does the first and the last.
+Weights are random: speed does not depend on them. ``--quick`` does the first and EfficientNet-Lite0
+beside timm's loop; ``--bare`` what is about the bare onnxruntime loop only.
 """
 
+import os
+import resource
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +36,11 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.common import arguments, report
-from shiftbed.evaluation.backends import choose_backend
+from shiftbed.evaluation.backends import Backend, choose_backend, exported
 from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.data import batches, open_test_set
 from shiftbed.evaluation.models import resolve
+from shiftbed.evaluation.models.from_onnx import Graph
 from shiftbed.evaluation.predict import predict_part
 
 BATCH = 32
@@ -141,10 +155,113 @@ def from_folder(name: str, rounds: int, images: int, backend: str) -> dict[str, 
         return found | {"backend": chosen.name}
 
 
+def beside_bare(name: str, rounds: int, images: int) -> dict[str, Any]:
+    """A bare onnxruntime loop over ours, on the same JPEGs with the same decoder."""
+    ensure_torchvision()
+    with tempfile.TemporaryDirectory() as folder:
+        where = photographs(Path(folder), images)
+        model = resolve(f"timm:{name}?pretrained=false")
+        p = model.preprocessing
+        test_set = open_test_set(where)
+        labels = np.asarray(test_set.labels)
+        files = sorted(where.rglob("*.jpg"))
+        backend = Backend(name="onnxruntime", run=exported(model), report={})
+        graph = next(cell.cell_contents for cell in _cells(backend.run, Graph))
+        session, fed = graph.session, graph.name
+
+        def decoded(file: Path) -> Any:
+            with Image.open(file) as picture:
+                return p.pixels(picture)
+
+        def bare() -> None:
+            with ThreadPoolExecutor(2) as pool:
+                ready = pool.map(decoded, files)
+                while batch := list(islice(ready, BATCH)):
+                    pixels = np.stack(batch).transpose(0, 3, 1, 2).astype(np.float32) / 255
+                    session.run(None, {fed: np.ascontiguousarray(pixels)})
+
+        def ours() -> None:
+            predict_part(
+                backend, batches(test_set, range(images), p.pixels, BATCH, 2),
+                test_set.examples, labels, None, 0, images,
+            )  # fmt: skip
+
+        return ratio(ours, bare, rounds)
+
+
+def _cells(function: Any, kind: type) -> Iterator[Any]:
+    """What a closure, or those that it is made of, holds of a kind."""
+    for cell in getattr(function, "__closure__", None) or ():
+        if isinstance(cell.cell_contents, kind):
+            yield cell
+        elif callable(cell.cell_contents):
+            yield from _cells(cell.cell_contents, kind)
+
+
+BARE = """
+import sys
+from pathlib import Path
+import numpy as np
+import onnxruntime
+from PIL import Image
+from shiftbed.evaluation.compat import ensure_torchvision
+ensure_torchvision()
+import timm
+network = timm.create_model(sys.argv[2], pretrained=False).eval()
+session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+picture = Image.open(next(Path(sys.argv[3]).rglob("*.jpg"))).convert("RGB").resize((224, 224))
+pixels = np.asarray(picture, np.float32).transpose(2, 0, 1)[None] / 255
+session.run(None, {session.get_inputs()[0].name: pixels})
+"""
+
+
+def start_up(name: str, rounds: int) -> dict[str, Any]:
+    """Processor seconds of new processes that evaluate one photograph."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        where = photographs(folder, 4)
+        os.environ["SHIFTBED_CACHE"] = str(folder / "cache")
+        program = [sys.executable, "-c", "from shiftbed.cli import main; main()", "eval", "--quiet"]
+        program += [f"timm:{name}?pretrained=false", str(where), "--backend", "onnxruntime"]
+        program += ["--labels", "model"]
+        cold = _seconds([*program, "--store", str(folder / "cold")])
+        (graph,) = (folder / "cache" / "graphs").glob("*/model.onnx")
+        found = []
+        for i in range(rounds):
+            ours = _seconds([*program, "--store", str(folder / f"warm{i}")])
+            bare = _seconds([sys.executable, "-c", BARE, str(graph), name, str(where)])
+            found.append((ours, bare))
+        ours, bare = np.median(np.array(found), axis=0)
+        return {
+            "cost_kept": float(ours / bare),
+            "seconds_bare": float(bare),
+            "seconds_kept": float(ours),
+            "seconds_exporting": cold,
+            "rounds": rounds,
+        }
+
+
+def _seconds(command: list[str]) -> float:
+    """Processor time of a command, with what it starts."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def main() -> None:
-    options = arguments(__doc__)
+    options = arguments(__doc__, "--bare")
     rounds, images = (2, 32) if options.quick else (20, 64)
     lite = "tf_efficientnet_lite0"
+    bare = {
+        "efficientnet_lite0_folder_bare_onnxruntime": partial(
+            beside_bare, lite, rounds, 4 * images
+        ),
+        "efficientnet_lite0_start_up": partial(start_up, lite, 1 if options.quick else 5),
+    }
+    if options.bare:
+        report({key: work() for key, work in bare.items()}, options.json)
+        return
     result: dict[str, Any] = {
         "resnet18_memory_cost": from_memory(rounds, images if options.quick else 4 * images),
         "efficientnet_lite0_folder_auto": from_folder(lite, rounds, images, "auto"),
@@ -152,6 +269,7 @@ def main() -> None:
     if not options.quick:
         result["resnet18_folder_same_backend"] = from_folder("resnet18", rounds, images, "torch")
         result["resnet50_folder_auto"] = from_folder("resnet50", rounds, images, "auto")
+        result |= {key: work() for key, work in bare.items()}
     report(result, options.json)
 
 

@@ -65,6 +65,7 @@ def two_nodes(
                 "XDG_CACHE_HOME": str(own),  # their home has Ray's own token
                 "SHIFTBED_CACHE": str(own / "cache"),
                 "PYTHONPATH": f"{own / 'code'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+                "RAY_worker_register_timeout_seconds": "600",  # a busy machine is slow, not dead
                 "NOT_HERE": os.pathsep.join(str(one) for one in (other, *not_here, *more)),
             }
         )

@@ -27,7 +27,7 @@ def bright(pixels):
 
 @pytest.fixture
 def served(tmp_path):
-    """Two shards of a test set in the layout that ``push_to_hub`` writes: dark or bright pictures."""
+    """Two shards of a test set as ``push_to_hub`` writes them: dark or bright pictures."""
     from PIL import Image
 
     (tmp_path / "served" / "data").mkdir(parents=True)
@@ -97,7 +97,7 @@ def test_a_data_set_by_revision_and_again_offline(served, tmp_path):
         assert other.stderr.count("\n") == 1
     assert f"datasets/owner/pictures/resolve/{COMMIT}/data/test-00001-of-00002.parquet" in asked
     told = json.loads(first.stdout)
-    assert [(row["metric"], row["n"]) for row in told["settings"]][0] == ("top1", 40)
+    assert (told["settings"][0]["metric"], told["settings"][0]["n"]) == ("top1", 40)
     assert told["settings"][0]["value"] == 1.0
     assert [COMMIT in note for notes in told["notes"].values() for note in notes] == [True]
     again = evaluated(url.format("v1"), endpoint, tmp_path, "again")  # nobody answers

@@ -126,7 +126,7 @@ def _files(folder: Path, path: str) -> list[Path]:
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    from huggingface_hub.utils import (
+    from huggingface_hub.utils.tqdm import (
         are_progress_bars_disabled,
         disable_progress_bars,
         enable_progress_bars,

@@ -1,4 +1,4 @@
-"""Runs on Ray clusters made here: too few processors, nodes that die or lack files, fractions of GPUs."""
+"""Ray clusters made here: too few processors, nodes that die or lack files, fractions of GPUs."""
 
 import os
 import socket
@@ -86,7 +86,7 @@ def test_more_workers_than_processors_do_not_hang(beds):
 
 
 class TestNodesThatShareNoDirectory:
-    """Store, test sets, weights and code by URL; a node is killed; equal to a run on this machine."""
+    """Store, test sets, weights, code by URL; a node is killed; equal to a run on this machine."""
 
     def test_the_commands_of_the_how_to(self, bucket, tmp_path, monkeypatch):
         driver = tmp_path / "driver"

@@ -152,15 +152,17 @@ def prepare(
     images: int | None = None,
     shared: bool = False,
     fresh: bool = False,
+    new: bool = False,
 ) -> dict[str, Any]:
     """Write the cell's record before it starts: what will run, on what, with which backend.
 
     A cell begun earlier keeps its backend and options, so that continuing gives the same bytes.
     ``images``: how many the model will see in all, over all its cells. ``shared``: whether others
     have the same backbone; all answer from its features then, which are torch's. ``fresh``: what
-    is there is forgotten, once the model has been opened.
+    is there is forgotten, once the model has been opened. ``new``: nobody has begun it; if somebody
+    does meanwhile, their record holds.
     """
-    old = None if fresh else store.cell(model.name, setting.id)
+    old = None if fresh or new else store.cell(model.name, setting.id)
     if old is not None and "backend" in old:
         expand(store, model.name, setting.id, ranges(len(open_setting(setting).stored)))
         if old.get("status") == "failed" or old.get("unreadable"):  # those are tried again

@@ -193,6 +193,8 @@ class CellPlan:
     """What it has in common with other models of the run that share its backbone."""
     untidy: bool = False
     """Whether a killed run left files of it that are in others."""
+    new: bool = False
+    """Whether nobody had begun it when the run was planned."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -97,6 +97,7 @@ def plan(
                     n=n,
                     missing=tuple(sorted(set(missing))),
                     untidy=known.is_untidy(model.name, setting.id),
+                    new=record is None,
                 )
             )
     cells.sort(key=lambda cell: [m.name for m in spec.models].index(cell.model.name))
@@ -177,6 +178,7 @@ def run_spec(
         run = _runner(runner, workers, address, gpus)
         shared = _Shared(store, ready, lambda cell: tasks(cell, kept, given))
         with shared.claims.kept():
+            shared.announce()
             while shared.waiting:
                 todo = shared.tasks()
                 some = list(islice(todo, 1))  # nobody is hired for nothing
@@ -213,6 +215,11 @@ class _Shared:
         self.claims = Claims(store.files)
         self.left: Counter[tuple[str, str]] = Counter()
         self.finished: list[tuple[str, str]] = []
+
+    def announce(self) -> None:
+        """A claim for the run itself: that others are at work is seen by one listing, always."""
+        if not self.store.in_memory and self.waiting:
+            self.claims.take(f"run {self.claims.owner}")
 
     def tasks(self) -> Iterator[Task]:
         """Tasks of the cells that can be claimed now, each when it is asked for."""
@@ -335,7 +342,7 @@ def _same_models(
     doubts = {name: unknowable(model) for name, model in models.items()}
     kept = []
     for cell in cells:
-        record = store.cell(*cell.key)
+        record = None if cell.new else store.cell(*cell.key)
         if record is None or "backend" not in record:
             kept.append(cell)
             continue
@@ -457,7 +464,8 @@ def _prepare(
                     options,
                     images=images[cell.model.name],
                     shared=cell.backbone is not None,
-                    fresh=fresh or (not same and _empty(store, cell)),
+                    fresh=fresh or (not (same or cell.new) and _empty(store, cell)),
+                    new=cell.new,
                 )
             except NotApplicable as error:  # this cell only
                 why = str(error)
@@ -480,6 +488,11 @@ def _empty(store: PredictionStore, cell: CellPlan) -> bool:
 
 
 def _finish(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
+    with store.files.remembering():
+        _finish_cell(store, cell, summary)
+
+
+def _finish_cell(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
     if cell.key in summary.failed:
         _record_failure(store, cell, summary)
     elif store.complete(*cell.key):

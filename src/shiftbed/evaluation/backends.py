@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief, unknown
+from shiftbed.evaluation.kept_graphs import kept_graph
 from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, Pixels, as_fractions
-from shiftbed.evaluation.models.from_onnx import Graph, open_graph
+from shiftbed.evaluation.models.from_onnx import Graph
 from shiftbed.evaluation.models.torch_model import TorchModel, quiet
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def choose_backend(
     batches = [batch for batch in sample if len(batch)]
     if not batches:
         return _unchecked(model, backend, compile_seconds, within)
-    trial = _Trial(batches, rounds)
+    trial = _Trial(batches, rounds if backend == "auto" else 1)
     trial.add("torch", lambda: _own_logits(model, within))
     for name in BACKENDS[2:]:
         if backend not in ("auto", name):
@@ -298,17 +298,24 @@ def _graph(module: "nn.Module", model: TorchModel) -> Graph:
 
     p = model.preprocessing
     example = torch.rand(2, p.channels, *p.size, generator=torch.Generator().manual_seed(0))
-    with tempfile.TemporaryDirectory(prefix="shiftbed-") as folder, quiet(*_LOGGERS):
-        path = Path(folder) / "model.onnx"
-        torch.onnx.export(
-            module,
-            (example,),
-            str(path),
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
-            dynamo=True,
-            verbose=False,
-        )
-        return open_graph(path)
+
+    def export(path: Path) -> None:
+        with quiet(*_LOGGERS):
+            torch.onnx.export(
+                module,
+                (example,),
+                str(path),
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                dynamo=True,
+                verbose=False,
+            )
+
+    def agrees(graph: Graph) -> bool:
+        with torch.inference_mode():
+            expected = module(example).numpy()
+        return bool(agreement(expected, graph(example.numpy()))["agrees"])
+
+    return kept_graph(module, example, export, agrees)
 
 
 def compiled(model: TorchModel, batch: Pixels | None, seconds: float, within: bool = True) -> Run:

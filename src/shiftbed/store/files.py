@@ -59,6 +59,13 @@ class Files(Protocol):
         """Held by those who write; ``alone`` by who cleans up, refused while anybody writes."""
         ...
 
+    def remembering(self) -> AbstractContextManager[None]:
+        """Where requests cost time, what is read or listed meanwhile is asked for once.
+
+        For a few steps that look at the same files: what others write meanwhile is not seen.
+        """
+        ...
+
 
 class LocalFiles:
     """A directory of this machine."""
@@ -154,6 +161,9 @@ class LocalFiles:
         finally:
             os.close(handle)
 
+    def remembering(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def leftovers(self, *, old: float = 0.0) -> list[str]:
         """Temporary files of killed writers; of other machines' those of so many seconds."""
         folders = {path.parent for path in self._root.rglob(".*.part")}
@@ -210,6 +220,9 @@ class MemoryFiles:
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def remembering(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def leftovers(self, *, old: float = 0.0) -> list[str]:
         return []
 
@@ -220,6 +233,9 @@ class RemoteFiles:
     def __init__(self, root: str, **options: Any) -> None:
         self.root = root.rstrip("/")
         self._files, self._path = file_system(root, **options)
+        self._read: dict[str, bytes | None] | None = None
+        """Files by name while they are remembered, None of those that are not there."""
+        self._listed: dict[str, list[str]] = {}
 
     def _at(self, name: str) -> str:
         return f"{self._path}/{name}"
@@ -235,10 +251,31 @@ class RemoteFiles:
         return bytes(self._do(lambda: self._files.cat_file(self._at(name), **self._once), name))
 
     def read_if_there(self, name: str) -> bytes | None:
+        if self._read is not None and name in self._read:
+            return self._read[name]
         try:
-            return self.read(name)
+            found = self.read(name)
         except FileNotFoundError:
-            return None
+            found = None
+        if self._read is not None:
+            self._read[name] = found
+        return found
+
+    @contextmanager
+    def remembering(self) -> Iterator[None]:
+        self._read = {}
+        try:
+            yield
+        finally:
+            self._read = None
+            self._listed.clear()
+
+    def _changed(self, name: str) -> None:
+        """What was remembered of a file, and of the folders that it is in, holds no longer."""
+        if self._read is not None:
+            self._read.pop(name, None)
+        for folder in [one for one in self._listed if name.startswith(f"{one}/")]:
+            self._listed.pop(folder, None)
 
     def read_many(self, names: list[str]) -> list[bytes]:
         found: list[bytes] = []
@@ -257,6 +294,7 @@ class RemoteFiles:
             raise InputError(f"cannot write {self.root}/{name}: {brief(error)}") from None
 
     def _put(self, name: str, data: bytes, **how: Any) -> None:
+        self._changed(name)
         if not self._has_buckets:
             self._files.makedirs(self._at(name).rpartition("/")[0], exist_ok=True)
         self._files.pipe_file(self._at(name), data, **how)
@@ -288,6 +326,14 @@ class RemoteFiles:
             return True
 
     def below(self, folder: str) -> list[str]:
+        if folder in self._listed:
+            return list(self._listed[folder])
+        found = self._below(folder)
+        if self._read is not None:
+            self._listed[folder] = found
+        return list(found)
+
+    def _below(self, folder: str) -> list[str]:
         start = len(self._at(""))
 
         def names() -> list[str]:
@@ -303,6 +349,7 @@ class RemoteFiles:
         return bool(self._do(lambda: self._files.exists(self._at(name)), name))
 
     def remove(self, name: str) -> None:
+        self._changed(name)
         with suppress(FileNotFoundError):
             self._do(lambda: self._files.rm_file(self._at(name)), name)
 

@@ -159,7 +159,10 @@ class PredictionStore(TestSets):
 
     def write_cell(self, model: str, setting: str, record: Mapping[str, Any]) -> None:
         """The cell's provenance record, replacing an older one."""
-        self.write_json(cell_file(model, setting), self._record(model, setting, record))
+        whole = self._record(model, setting, record)
+        self.write_json(cell_file(model, setting), whole)
+        if whole.get("status") == "complete":
+            self._pieces[model, setting] = self.placed(whole)
 
     def begin_cell(self, model: str, setting: str, record: Mapping[str, Any]) -> dict[str, Any]:
         """Write a cell's first record, unless another writer was faster: then theirs holds."""

@@ -1,0 +1,122 @@
+"""A store on S3 against one on this disk, and opening a store of 10,000 cells.
+
+    python -m benchmarks.remote [--quick] [--json]
+
+A run of 50 cells (five networks at 64 px, ten test sets) into a new store, on this disk and on an
+S3 server of this machine (moto's, in a process of its own), by rounds that alternate: the ratio of
+their times by the clock (at most 1.3 wanted) and of this process's processor time, and the requests
+of a run. Then a store of 10,000 complete cells on this disk is opened in a new process and its
+cells are counted (under 2 s wanted); the requests for that on S3 are a test's.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import arguments, report
+from shiftbed.engine.evaluate import evaluate
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
+from tests.objects import BUCKET, Faults, before, environment, s3_server
+
+OPEN = """
+import json, sys, time
+import polars
+from shiftbed.store import PredictionStore
+wall, cpu = time.perf_counter(), time.process_time()
+count = len(PredictionStore.existing(sys.argv[1]).cells())
+now = time.perf_counter() - wall, time.process_time() - cpu
+print(json.dumps({"cells": count, "seconds": round(now[0], 3), "cpu_seconds": round(now[1], 3)}))
+"""
+
+
+def test_sets(folder: Path, count: int, images: int) -> list[str]:
+    rng, made = np.random.default_rng(0), []
+    for i in range(count):
+        made.append(str(folder / f"set{i}.npz"))
+        pixels = rng.integers(0, 256, (images, 64, 64, 3), dtype=np.uint8)
+        np.savez(made[-1], images=pixels, labels=rng.integers(0, 10, images))
+    return made
+
+
+def run(sets: list[str], models: int, store: str) -> tuple[float, float]:
+    """Seconds by the clock and of this process's processors."""
+    lines = [f"timm:resnet18?pretrained=false&num_classes=10&seed={i}" for i in range(models)]
+    wall, cpu = time.perf_counter(), time.process_time()
+    done = evaluate(
+        lines,
+        sets,
+        store=store,
+        backend="torch",
+        preprocessing={"size": 64, "crop": "none", "resize": None},
+    )
+    assert len(done.summary.complete) == models * len(sets), done.summary.failed
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def compared(folder: Path, rounds: int, models: int, count: int, images: int) -> dict[str, Any]:
+    sets = test_sets(folder, count, images)
+    faults = Faults()
+    with s3_server() as port:
+        os.environ |= environment(port)
+        ratios = []
+        run(sets[:1], 1, str(folder / "first"))
+        for i in range(rounds):
+            here = run(sets, models, str(folder / f"store{i}"))
+            there = run(sets, models, f"s3://{BUCKET}/store{i}")
+            ratios.append([b / a for a, b in zip(here, there, strict=True)])
+        with before(port, faults) as proxy:
+            os.environ |= environment(proxy)
+            import s3fs
+
+            s3fs.S3FileSystem.clear_instance_cache()
+            run(sets, models, f"s3://{BUCKET}/counted")
+    wall, cpu = np.median(ratios, axis=0)
+    return {
+        "cells": models * count,
+        "ratio_by_the_clock": float(wall),
+        "ratio_of_processor_time": float(cpu),
+        "rounds": rounds,
+        "requests_per_cell": len(faults.requests) / (models * count),
+        "load": os.getloadavg()[0],
+    }
+
+
+def opened(where: Path, models: int, settings: int) -> dict[str, Any]:
+    """A store of complete cells, put together as runs leave it, opened in a new process."""
+    store = PredictionStore(where)
+    names = [f"s{j}" for j in range(settings)]
+    for name in names:
+        store.add_test_set(
+            StoredTestSet(
+                setting=name, examples=("a", "b"), labels=np.zeros(2, int), fingerprint=name
+            )
+        )
+    cells = [(f"m{i}", name) for i in range(models) for name in names]
+    part = part_from_top(np.zeros(2, int))
+    store.write_parts((*cell, 0, part) for cell in cells)
+    store.write_cells((*cell, {"status": "complete"}) for cell in cells)
+    command = [sys.executable, "-c", OPEN, str(where)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    options = arguments(__doc__)
+    rounds, models, count, images = (1, 2, 5, 128) if options.quick else (5, 5, 10, 512)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        result = compared(folder, rounds, models, count, images)
+        result["opened"] = opened(folder / "many", 100 if options.quick else 1000, 10)
+    report(result, options.json)
+
+
+if __name__ == "__main__":
+    main()
