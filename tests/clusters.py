@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 QUIET = {"log_to_driver": False, "logging_level": "error"}
+PATIENT = {"RAY_worker_register_timeout_seconds": "600", "RAY_worker_niceness": "0"}
+"""A busy machine is slow, not dead; Ray's workers would yield to everything else on it."""
 APART = """
 import os, sys
 
@@ -65,7 +67,7 @@ def two_nodes(
                 "XDG_CACHE_HOME": str(own),  # their home has Ray's own token
                 "SHIFTBED_CACHE": str(own / "cache"),
                 "PYTHONPATH": f"{own / 'code'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-                "RAY_worker_register_timeout_seconds": "600",  # a busy machine is slow, not dead
+                **PATIENT,
                 "NOT_HERE": os.pathsep.join(str(one) for one in (other, *not_here, *more)),
             }
         )

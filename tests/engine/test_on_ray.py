@@ -18,12 +18,18 @@ from shiftbed.engine.run import _runner
 from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore
 from tests.blocks import blocks, run_command
-from tests.clusters import QUIET, two_nodes
+from tests.clusters import PATIENT, QUIET, two_nodes
 from tests.objects import BUCKET, Faults, before, environment, s3_server
 from tools.kill_fifty import make_testbed, predictions
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 HOW_TO = Path(__file__).parents[2] / "docs" / "howto" / "ray.md"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    for key, value in PATIENT.items():
+        monkeypatch.setenv(key, value)
 
 
 @pytest.fixture
