@@ -40,7 +40,7 @@ docs: setup
 	@echo "Open build/site/index.html, or with search: $(BIN)/python -m http.server -d build/site"
 
 bench: setup
-	for name in spine place coverage store evaluate workers corruptions perturbed attacks captions \
+	for name in spine place coverage store remote evaluate workers corruptions perturbed attacks captions \
 	  twins similarity predictiveness report training probes \
 	  heads; do $(BIN)/python -m benchmarks.$$name; done
 

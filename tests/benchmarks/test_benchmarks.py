@@ -71,3 +71,14 @@ def test_heads_on_one_backbone_are_evaluated_together():
     assert found["heads"] == 100
     assert found["equal to the last bit"] is True
     assert found["ratio"] > 0
+
+
+@pytest.mark.slow
+def test_a_store_elsewhere_is_asked_for_little():
+    pytest.importorskip("moto")
+    pytest.importorskip("s3fs")
+    found = run("remote")
+    assert {"ratio_by_the_clock", "ratio_of_processor_time", "load"} <= found.keys()
+    assert found["cells"] == 10
+    assert found["requests_per_cell"] < 30
+    assert found["opened"]["cells"] == 1000
