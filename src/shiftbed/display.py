@@ -304,8 +304,19 @@ def csv_text(frame: "pl.DataFrame") -> str:
 
 
 def readable(text: str, called: Mapping[str, str]) -> str:
-    """A text in which models of a recipe are called as people do."""
-    return _HASHED.sub(lambda found: called.get(found[0], found[0]), text)
+    """A text in which models of a recipe are called as people do; checkpoints by their run, too.
+
+    >>> readable("failed: wide-898fff6cc4e4@150", {"wide-898fff6cc4e4": "wide · seed 0"})
+    'failed: wide · seed 0 · step 150'
+    """
+
+    def name(found: re.Match[str]) -> str:
+        run, _, step = found[0].partition("@")
+        if found[0] in called or run not in called:
+            return called.get(found[0], found[0])
+        return f"{called[run]} · step {step}"
+
+    return _HASHED.sub(name, text)
 
 
 def terminal() -> "Console":

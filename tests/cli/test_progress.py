@@ -16,7 +16,7 @@ def clock(monkeypatch):
 
 
 def cells(count, images):
-    return [SimpleNamespace(key=(f"m{i}", "val"), images=images) for i in range(count)]
+    return [SimpleNamespace(key=(f"m{i}", "val"), title="", images=images) for i in range(count)]
 
 
 def part(key, images):
@@ -45,7 +45,7 @@ def test_quiet_says_nothing(clock, capsys):
 
 
 def test_training_counts_runs(clock, capsys):
-    task = SimpleNamespace(key="a", job=SimpleNamespace(run="a"))
+    task = SimpleNamespace(key="a", job=SimpleNamespace(run="a", called="net · seed 0"))
     with RunProgress() as bars:
         bars.runs([task])
         clock.time += 90

@@ -1,23 +1,33 @@
 """Every command on a terminal of 80 columns: no longer line, no broken word, names one can read."""
 
+import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import typer
+from PIL import Image
 
+import shiftbed as sb
 from shiftbed.cli.main import app
-from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
+from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
+from shiftbed.training import read_recipe
 from tests.cli.in_process import shiftbed
-from tests.training.places import GRID
+from tests.training.places import GRID, HEAD
 from tests.training.places import place as recipe
 
 BED = "imagenet-testbed-2020"
 N, CLASSES = 200, 4
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 SETTINGS = ("photo", "sketch", *(f"photo+fog:{i}" for i in range(1, 6)))
+HASH = re.compile(r"-[0-9a-f]{12}")
+CORRUPTED = '[[settings]]\ntest_set = "test"\ncorruptions = ["contrast:2-3"]\n'
+CORRUPTED += '[[settings]]\ntest_set = "faint"\n'
+AUGMENTED = 'augmentation = ["none", {name = "corruption", names = "contrast", severities = 2}]\n'
 NETS = [(net, seed) for net in ("wide", "narrow") for seed in range(6)]
 
 
@@ -60,6 +70,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 OURS = f"wide-{0:012x}@150"
 HUMAN = "wide · MNIST 10 % · seed 0 · step 150"
 OTHER = HUMAN.replace("wide", "narrow")
+CODE = ["--allow-code"]
+FIT = ["--train", "digits.npz:train", "--validation", "digits.npz:other", "--start", "random"]
+ENDS = [f"torch:{name}.pt?arch=python:net.py:build" for name in ("first", "second")]
+ALPHAS = ["--alphas", "0,0.5,1"]
+SMALL = ["--model", "nets:resnet8?size=8&mode=L", "--epochs", "1"]
+FRAMES = ["--metadata", "frames.json", "--metadata", "labels.json"]
+SHIFT = ["--shift", "s=test:faint"]
+NAMES = ["--classes", "classes.txt", "-o", "captioned"]
 COMMANDS: dict[str, list[str]] = {
     "place": ["place", "--id", "val=0.7613", "--ood", "imagenet-v2=0.6321", "--sensitivity"],
     "place --model": ["place", "--testbed", BED, "--model", "efficientnet-l2-noisystudent"],
@@ -89,6 +107,11 @@ COMMANDS: dict[str, list[str]] = {
     "score": ["score", "store", "--metric", "top1", "--metric", "ece"],
     "train": ["train", "recipes/recipe.toml", "--dry-run"],
     "trajectories": ["trajectories", "store"],
+    "mce, store": ["mce", "store"],
+    "predictors, store": ["predictors", "store", "--bootstrap", "40"],
+    "card, store": ["card", OURS, "--testbed", "store", "-o", "own.md"],
+    "fit, store": ["fit", "--testbed", "store", "--shift", "sketch"],
+    "groups, store": ["groups", "--testbed", "store"],
     "mce": ["mce", BED, "--where", "disk", "--most", "3"],
     "testbeds": ["testbeds"],
     "testbeds show": ["testbeds", "show", BED, "--settings"],
@@ -98,16 +121,29 @@ COMMANDS: dict[str, list[str]] = {
     "shifts show": ["shifts", "show", "imagenet-a"],
     "data check": ["data", "check", "recipes"],
 }
-ELSEWHERE = {
-    "serve": "runs until it is stopped",
-    **dict.fromkeys(("eval", "run", "linear", "interpolate", "soup", "probe"), "runs networks"),
-    **dict.fromkeys(("difficulty", "transfer"), "trains networks"),
-    **dict.fromkeys(("captions", "corrupt", "consistency"), "makes test sets"),
-    **dict.fromkeys(
-        ("store scrub", "store compact", "store export", "store import", "store twin"), "one line"
-    ),
+MAKING: dict[str, list[str]] = {
+    "train, run": ["train", "recipe.toml", "--allow-code", "--grid", "all"],
+    "train, failed": ["train", "failing.toml", "--allow-code", "--store", "other"],
+    "eval": ["eval", "{run}", "digits.npz:test", "digits.npz:faint", *CODE, "--store", "other"],
+    "run": ["run", "testbed.toml", "--allow-code"],
+    "run --dry-run": ["run", "testbed.toml", "--dry-run"],
+    "linear": ["linear", "nets:resnet8?size=8&mode=L", "digits.npz:test", *FIT],
+    "interpolate": ["interpolate", *ENDS, "digits.npz:test", "digits.npz:faint", *ALPHAS],
+    "soup": ["soup", *ENDS, "-o", "soup.pt", "--held-out", "digits.npz:other"],
+    "probe": ["probe", "runs", "digits.npz:test", "--pairs", "4", "--allow-code"],
+    "difficulty": ["difficulty", "digits.npz:other", *SMALL, "--repeats", "1", "-o", "hard.csv"],
+    "transfer": ["transfer", "store"],
+    "captions": ["captions", "pairs.csv", *NAMES, "--min-matches", "20", "--per-class", "5"],
+    "corrupt": ["corrupt", "val", "val-c", "--corruption", "brightness", "--size", "40"],
+    "consistency": ["consistency", "frames", *FRAMES],
+    "store scrub": ["store", "scrub", "store"],
+    "store compact": ["store", "compact", "store"],
+    "store export": ["store", "export", "store", "--setting", "test", "-o", "out.npz"],
+    "store import": ["store", "import", "imported", "test.npz", "faint.npz", *SHIFT],
+    "store twin": ["store", "twin", "store", "--setting", "test", "--subset", "1,5,7"],
 }
-"""Commands that no list of cheap ones has; what they print goes through the same tables."""
+"""Commands that compute or write; each begins in a fresh copy of what a recipe trained."""
+ELSEWHERE = {"serve": "runs until it is stopped"}
 FIRST = {
     "place": "no more than baseline models vary",
     "rank": "Largest: ",
@@ -116,11 +152,27 @@ FIRST = {
 """What stands above the first table."""
 
 
-def on_terminal(run: Callable[[], str], width: int, monkeypatch: pytest.MonkeyPatch) -> str:
+def on_terminal(run: Callable[[], Any], width: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", str(width))
     return run()
+
+
+def check(narrow: str, wide: str) -> None:
+    """No line above 80 characters, and no word that a wider terminal does not have, too."""
+    assert narrow.strip()
+    assert max(map(len, narrow.splitlines())) <= 80
+    said = r"A wider terminal also shows: .*|\S.*: .* for all\."
+    flat = " ".join(narrow.split())
+    there = set(re.sub(r"\d", "0", wide).split())
+    broken = [
+        word
+        for word in flat.split()
+        if re.sub(r"\d", "0", word) not in there and "…" not in word and set(word) - set("─━")
+    ]
+    notes = " ".join(re.findall(said, flat))
+    assert [word for word in broken if word not in notes] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -131,20 +183,69 @@ def test_eighty_columns_do(name: str, folder: Path, monkeypatch: pytest.MonkeyPa
         return str(done.stdout)
 
     narrow, wide = (ANSI.sub("", on_terminal(run, w, monkeypatch)) for w in (80, 4000))
-    assert narrow.strip()
-    assert max(map(len, narrow.splitlines())) <= 80
-    said = r"A wider terminal also shows: .*|\S.*: .* for all\."
-    flat = " ".join(narrow.split())
-    there = set(wide.split())
-    broken = [
-        word
-        for word in flat.split()
-        if word not in there and "…" not in word and set(word) - set("─━")
-    ]
-    notes = " ".join(re.findall(said, flat))
-    assert [word for word in broken if word not in notes] == []
+    check(narrow, wide)
     if "store" in COMMANDS[name] and name not in ("store verify", "store gc"):
-        assert not re.search(r"-[0-9a-f]{12}", wide)
+        assert not HASH.search(wide)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small recipe, trained, with what the commands that make something need beside it."""
+    place = tmp_path_factory.mktemp("trained")
+    path = recipe(place, GRID + AUGMENTED + "seed = [0, 1]\n", HEAD + CORRUPTED)
+    assert not sb.train(read_recipe(path, allow_code=True)).failed
+    (place / "failing.toml").write_text(HEAD + GRID + 'start = "file:none.pt"\n')
+    bed = '[[models]]\nid = "python:net.py:build()"\nname = "net"\n'
+    one = '[[test_sets]]\nname = "{0}"\npath = "digits.npz:{0}"\n'
+    sets = [one.format(name) for name in ("test", "faint")]
+    (place / "testbed.toml").write_text('store = "bed"\n' + bed + "".join(sets))
+    weights = sorted(place.glob("runs/*/step-*.pt"))
+    for name, one in zip(("first", "second"), weights, strict=False):
+        shutil.copy(one, place / f"{name}.pt")
+    _further(place)
+    return place
+
+
+def _further(place: Path) -> None:
+    """Captions, pictures, frames of videos, predictions of somebody else."""
+    (place / "classes.txt").write_text("dog, hound\nfox\nowl\n")
+    texts = ["a dog", "Hounds", "two foxes", "dog and fox", "a tree", "nothing"]
+    rows = [f"{i},http://x/{i}.jpg,{texts[i % 6]}" for i in range(120)]
+    (place / "pairs.csv").write_text("\n".join(["id,url,caption", *rows]) + "\n")
+    (place / "val" / "a").mkdir(parents=True)
+    Image.effect_noise((50, 60), 90).convert("RGB").save(place / "val" / "a" / "0.jpg")
+    names = [f"v{video}/{frame:03d}.jpg" for video in range(4) for frame in range(5)]
+    labels = np.repeat(np.arange(4), 5)
+    store = PredictionStore(place / "frames")
+    kept = StoredTestSet(
+        setting="frames", examples=tuple(names), labels=labels, fingerprint="f", classes=4
+    )
+    store.add_test_set(kept)
+    store.write_part("perfect-but-with-a-long-name-of-its-own", "frames", 0, part_from_top(labels))
+    store.write_cell("perfect-but-with-a-long-name-of-its-own", "frames", {"status": "complete"})
+    anchors = {names[5 * video + 2]: names[5 * video : 5 * video + 5] for video in range(4)}
+    (place / "frames.json").write_text(json.dumps(anchors))
+    named = {name: [int(label)] for name, label in zip(names, labels, strict=True)}
+    (place / "labels.json").write_text(json.dumps(named))
+    given = {"models": np.array(["own"]), "top1": labels[None], "labels": labels}
+    for name in ("test", "faint"):
+        np.savez(place / f"{name}.npz", **given)
+
+
+@pytest.mark.parametrize("name", MAKING)
+def test_eighty_columns_do_for_what_computes(
+    name: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for width in (80, 4000):
+        place = shutil.copytree(trained, tmp_path / str(width) / "here")
+        run = next((place / "runs").iterdir())
+        words = [word.format(run=f"run:runs/{run.name}") for word in MAKING[name]]
+        done = on_terminal(lambda: shiftbed(*words, cwd=place), width, monkeypatch)  # noqa: B023
+        assert not done.stderr
+        found.append(ANSI.sub("", done.output))
+    check(*found)
+    assert not HASH.search(found[1])
 
 
 def test_the_verdict_comes_first_and_in_colour(
@@ -178,4 +279,4 @@ def test_every_command_is_here_or_said_why_not() -> None:
 
     whole = typer.main.get_command(app)
     assert isinstance(whole, typer.core.TyperGroup)
-    assert names(whole) <= {*COMMANDS, *ELSEWHERE}
+    assert names(whole) <= {*COMMANDS, *MAKING, *ELSEWHERE}

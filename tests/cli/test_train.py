@@ -59,7 +59,7 @@ def test_errors(tmp_path):
     place(tmp_path, GRID + 'start = "file:none.pt"\n')
     failed = shiftbed("train", "recipe.toml", "--allow-code", cwd=tmp_path)
     assert failed.returncode == 1
-    assert "failed: build-" in failed.stdout
+    assert "failed: build · digits · seed 0: " in failed.stdout
     assert "no such file" in failed.stdout
 
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from shiftbed.testbed.labels import labels
+from shiftbed.testbed.labels import called, labels
 
 
 def models(**columns: list[object]) -> pl.DataFrame:
@@ -28,9 +28,31 @@ def test_a_label_says_what_was_done():
 
 def test_twins_are_told_apart_by_a_column_or_by_their_hash():
     made = models(seed=[0, 0], lr=[0.1, 0.01])
-    assert labels(made) == ["cnn · seed 0 · step 150 · lr 0.1", "cnn · seed 0 · step 150 · lr 0.01"]
+    assert labels(made) == ["cnn · lr 0.1 · seed 0 · step 150", "cnn · lr 0.01 · seed 0 · step 150"]
     same = pl.DataFrame({"model": ["cnn-aaaaaa000000@9", "cnn-bbbbbb000000@9"], "seed": [0, 0]})
     assert labels(same) == ["cnn · seed 0 · step 9 · aaaaaa", "cnn · seed 0 · step 9 · bbbbbb"]
+
+
+def test_as_few_columns_as_tell_all_twins_apart():
+    made = models(
+        seed=[0, 0, 0, 0],
+        optimiser=["SGD"] * 4,
+        lr=[0.1, 0.1, 0.01, 0.01],
+        tune=["whole", "head", "whole", "head"],
+        start=["random", "random", "random", "pretrained"],
+    )
+    assert labels(made) == [
+        "cnn · lr 0.1 · tune whole · seed 0 · step 150",
+        "cnn · lr 0.1 · tune head · seed 0 · step 150",
+        "cnn · lr 0.01 · tune whole · seed 0 · step 150",
+        "cnn · lr 0.01 · tune head · seed 0 · step 150",
+    ]
+
+
+def test_the_name_a_recipe_gave_is_kept():
+    made = models(called=["cnn · lr 0.1 · seed 0", None], seed=[0, 1])
+    assert labels(made) == ["cnn · lr 0.1 · seed 0 · step 150", "cnn · seed 1 · step 150"]
+    assert called(made)[f"cnn-{0:012x}"] == "cnn · lr 0.1 · seed 0"
 
 
 def test_a_label_does_not_depend_on_other_models():

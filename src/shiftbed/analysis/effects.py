@@ -25,7 +25,7 @@ UNITS = ("task", "id-set", "network")
 or a network on an ID set."""
 DERIVED: tuple[str, ...] = ("parent", "model_kind", "run", "step", "epoch", "final", "grid")
 DERIVED += ("stage", "setup", "in_fit_set", "loss", "n_train", "parameters", "training_data")
-DERIVED += ("backbone",)
+DERIVED += ("backbone", "called")
 """Recipe columns that follow from others or are measured: compared networks may differ in them."""
 
 

@@ -72,7 +72,7 @@ class Progress:
             return
         self.add(None, f"{len(cells)} cells", sum(cell.images for cell in cells))
         for cell in cells:
-            self.add(cell.key, f"{cell.key[0]} on {cell.key[1]}", cell.images, visible=False)
+            self.add(cell.key, cell.title, cell.images, visible=False)
 
     def part(self, done: Any) -> None:
         """A part is done."""
@@ -115,7 +115,7 @@ class RunProgress(Progress):
             return
         self.add(None, f"{len(tasks)} runs", len(tasks))
         for task in tasks:
-            self.add(task.key, task.job.run, None, visible=False)
+            self.add(task.key, task.job.called or task.job.run, None, visible=False)
 
     def part(self, done: Any) -> None:
         """A checkpoint is there."""

@@ -136,7 +136,6 @@ def eval_(
 ) -> None:
     """Evaluate models on test sets; predictions are kept, and found again the next time."""
     from shiftbed.engine.plan import ModelSpec
-    from shiftbed.evaluation.models.registry import name_of
 
     lines, test_sets = _models_first(models)
     if len(lines) > 1:
@@ -166,9 +165,7 @@ def eval_(
         done = call(
             sb.evaluate,
             running,
-            models=[
-                ModelSpec(source=one, name=name or name_of(one), options=opening) for one in lines
-            ],
+            models=[ModelSpec.of_line(one, name, options=opening) for one in lines],
             reading=reading or None,
             allow_code=allow_code,
             fresh=fresh,

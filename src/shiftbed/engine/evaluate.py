@@ -27,6 +27,7 @@ from shiftbed.errors import InputError
 from shiftbed.records import Setting, Shift
 from shiftbed.results.scores import Scored, score, score_table
 from shiftbed.store import PredictionStore
+from shiftbed.testbed.stored import called_by
 
 if TYPE_CHECKING:
     from shiftbed.evaluation.data import TestSet
@@ -309,6 +310,7 @@ def _evaluated(spec: RunSpec, summary: Summary) -> dict[str, Any]:
         "models": tuple(model.name for model in spec.models),
         "settings": tuple(one.setting for one in spec.settings),
         "summary": summary,
+        "called": called_by({model.name: model.info for model in spec.models}),
     }
 
 
@@ -390,14 +392,13 @@ def _store(store: str | Path | PredictionStore) -> str | PredictionStore:
 
 def _models(given: Sequence[Any], allow_code: bool) -> tuple[ModelSpec, ...]:
     from shiftbed.evaluation.models import model
-    from shiftbed.evaluation.models.registry import name_of
 
     found = []
     for one in given:
         if isinstance(one, ModelSpec):
             found.append(one)
         elif isinstance(one, str):
-            found.append(ModelSpec(source=one, name=name_of(one)))
+            found.append(ModelSpec.of_line(one))
         else:
             opened: Model = model(one)
             found.append(ModelSpec(source=opened, name=opened.id))

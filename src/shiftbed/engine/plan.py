@@ -8,12 +8,14 @@ to another process.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from shiftbed.display import readable
 from shiftbed.errors import InputError, unknown
 from shiftbed.foreign_code import MINE, Named, Origin
 from shiftbed.records import Perturbation, Setting, Shift
 from shiftbed.store import PredictionStore
+from shiftbed.testbed.stored import called_by
 
 if TYPE_CHECKING:
     from shiftbed.evaluation.data import TestSet
@@ -76,6 +78,20 @@ class ModelSpec:
     """Folder that keeps what its backbone makes of settings, for other heads on it."""
     origin: Origin = MINE
     """Who wrote its text, and whether code that files name is executed."""
+
+    @classmethod
+    def of_line(cls, line: str, name: str | None = None, **more: Any) -> Self:
+        """The model of a line of text, under a name of one's own or the one it has in stores."""
+        from shiftbed.evaluation.models.registry import called_of, name_of
+
+        called = called_of(line) if name is None else None
+        info = {} if called is None else {"called": called}
+        return cls(source=line, name=name or name_of(line), info=info, **more)
+
+    @property
+    def called(self) -> dict[str, str]:
+        """What people call it, by its name, if that is a hash."""
+        return called_by({self.name: self.info})
 
     @property
     def spec(self) -> str | None:
@@ -199,6 +215,11 @@ class CellPlan:
     @property
     def key(self) -> tuple[str, str]:
         return self.model.name, self.setting.id
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"{readable(self.model.name, self.model.called)} on {self.setting.id}"
 
     @property
     def images(self) -> int:

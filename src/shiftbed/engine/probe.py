@@ -39,6 +39,7 @@ from shiftbed.results.charts import Charted
 from shiftbed.results.scores import probe_rows
 from shiftbed.store import PredictionStore
 from shiftbed.store.probes import PROBE_METRICS, PROBES
+from shiftbed.testbed.stored import called_by
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -270,7 +271,9 @@ def probe(
         )
     frame = pl.DataFrame(rows, schema=_COLUMNS)
     notes = [f"{what}: {why}" for one in each for what, why in one.not_measured.items()]
-    result = Probed(frame=frame, setting=data.name, level=level, each=tuple(each))
+    lines = [ModelSpec.of_line(one, name) for one in given if isinstance(one, str)]
+    said = called_by({one.name: one.info for one in lines})
+    result = Probed(frame=frame, setting=data.name, level=level, each=tuple(each), called=said)
     if heatmap:
         notes += [f"heat map: {result.chart('heatmap', one).reading}" for one in opened]
     return replace(result, notes=tuple(dict.fromkeys(notes)))

@@ -28,7 +28,7 @@ from shiftbed.testbed.record import Testbed
 
 One = str | Path | Testbed | PredictionStore
 Sources = One | Sequence[One]
-HIDDEN = ("model", "in_fit_set", "parent")
+HIDDEN = ("model", "called", "in_fit_set", "parent")
 """Columns of models that the page has elsewhere."""
 
 

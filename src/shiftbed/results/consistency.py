@@ -22,6 +22,7 @@ from shiftbed.store import (
     part_from_top,
     twin_answers,
 )
+from shiftbed.testbed.stored import called_in
 
 _SCHEMA = schema(
     "model setting: str; k: int; value low high: float; n left_out missing undecided: int; "
@@ -99,6 +100,7 @@ def consistency(
         reviewed=files.reviewed,
         level=level,
         written=tuple(one.setting for one in kept.values()),
+        called=called_in(store),
     )
 
 

@@ -15,6 +15,7 @@ from shiftbed.store import PredictionStore, Problem, Twin, common_classes, make_
 from shiftbed.store.check import collect_garbage, scrub, unsealed, verify
 from shiftbed.store.check import seal as seal_store
 from shiftbed.store.compact import compact
+from shiftbed.testbed.stored import called_in
 
 _TWIN = schema(
     "model setting: str; value at_least at_most low high: float; n undecided unreadable: int; "
@@ -246,7 +247,13 @@ def twins(
     ]
     rows = pl.DataFrame([_row(one, level) for one in made], schema=_TWIN, orient="row")
     first = next(iter(wanted))
-    return Twins(frame=rows, setting=" and ".join(settings), policy=first, level=level)
+    return Twins(
+        frame=rows,
+        setting=" and ".join(settings),
+        policy=first,
+        level=level,
+        called=called_in(opened),
+    )
 
 
 def _row(twin: Twin, level: float) -> dict[str, Any]:

@@ -33,7 +33,7 @@ Draw = Literal["rho", "share", "largest"]
 BINS = 100
 LEAST_GAP = 0.005
 """Of less than half a point between the line and y = x no share is given."""
-_OWN = ("model", "run", "step", "seed", "parent", "setup", "in_fit_set")
+_OWN = ("model", "run", "called", "step", "seed", "parent", "setup", "in_fit_set")
 """Columns of models that tell runs or checkpoints apart, not kinds of runs."""
 BIASED = "its own largest, biased by its noise"
 

@@ -1,8 +1,7 @@
 """Names that people can read: models of a recipe by what sets them apart, not by their hash."""
 
 import re
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -10,12 +9,14 @@ import polars as pl
 from shiftbed.catalogue import title
 
 _RECIPE = re.compile(r"(?P<architecture>.+)-(?P<hash>[0-9a-f]{12})(@(?P<step>\d+))?")
-_FURTHER = ("optimiser", "lr", "length", "tune", "stage", "grid", "from", "to", "epoch")
+_FURTHER = ("optimiser", "lr", "length", "tune", "start", "stage", "grid", "from", "to", "epoch")
 """Columns that tell models apart whose names would be the same."""
 
 
 def labels(models: pl.DataFrame) -> list[str]:
     """What to call each model of a testbed; a name without a hash stays as it is.
+
+    Runs that a recipe named itself (``called``) keep that name, with their step.
 
     >>> made = pl.DataFrame({"model": ["wide-898fff6cc4e4@150", "resnet50"], "seed": [0, None],
     ...     "training_data": ["mnist", None], "data_size": ["fraction-0.1", None]})
@@ -26,14 +27,52 @@ def labels(models: pl.DataFrame) -> list[str]:
     if not any(map(_RECIPE.fullmatch, names)):
         return names
     rows = models.to_dicts()
-    found = [_label(row) for row in rows]
-    counts = Counter(found)
-    twins = {label: [r for r, own in zip(rows, found, strict=True) if own == label]
-             for label, count in counts.items() if count > 1}  # fmt: skip
-    return [
-        label if counts[label] == 1 else _told_apart(label, row, twins[label])
-        for label, row in zip(found, rows, strict=True)
-    ]
+    further = [
+        {c: f"{c} {row[c]:g}" if isinstance(row[c], float) else f"{c} {row[c]}"
+         for c in _FURTHER if row.get(c) is not None}
+        for row in rows
+    ]  # fmt: skip
+    return told_apart([label_parts(row) for row in rows], further, names)
+
+
+def told_apart(
+    parts: Sequence[tuple[str, str]], further: Sequence[Mapping[str, str]], names: Sequence[str]
+) -> list[str]:
+    """Labels of a beginning and an end each; between them, where both are the same for several,
+    as few of the ``further`` words as set these apart, or else a name's hash.
+
+    >>> told_apart([("cnn", "seed 0")] * 2, [{"lr": "lr 0.1"}, {"lr": "lr 1"}], ["a", "b"])
+    ['cnn · lr 0.1 · seed 0', 'cnn · lr 1 · seed 0']
+    """
+    twins: dict[tuple[str, str], list[int]] = {}
+    for at, both in enumerate(parts):
+        twins.setdefault(both, []).append(at)
+    found = [""] * len(parts)
+    for (start, end), rows in twins.items():
+        words = _telling_words([further[at] for at in rows]) if len(rows) > 1 else [[]]
+        said = [joined(start, *own, end) for own in words]
+        for at, label in zip(rows, said, strict=True):
+            made = _RECIPE.fullmatch(names[at]) if said.count(label) > 1 else None
+            found[at] = label if made is None else f"{label} · {made['hash'][:6]}"
+    return found
+
+
+def _telling_words(further: Sequence[Mapping[str, str]]) -> list[list[str]]:
+    """Of each, the words of the first keys that split what the keys before left together."""
+    words: list[list[str]] = [[] for _ in further]
+    apart = 1
+    for key in dict.fromkeys(key for one in further for key in one):
+        if apart == len(further):
+            break
+        split = [[*own, one.get(key, "")] for own, one in zip(words, further, strict=True)]
+        count = len(set(map(tuple, split)))
+        if count > apart:
+            words, apart = split, count
+    return words
+
+
+def joined(*parts: Any) -> str:
+    return " · ".join(str(part) for part in parts if part)
 
 
 def called(models: pl.DataFrame) -> dict[str, str]:
@@ -52,16 +91,20 @@ def called(models: pl.DataFrame) -> dict[str, str]:
     return runs | found
 
 
-def _label(row: Mapping[str, Any]) -> str:
+def label_parts(row: Mapping[str, Any]) -> tuple[str, str]:
+    """What a model is, and which of those: its seed and its step."""
     name = str(row["model"])
     made = _RECIPE.fullmatch(name)
     if made is None:
-        return name
+        return name, ""
 
     def given(column: str, usual: str = "none") -> Any:
         value = row.get(column)
         return None if value is None or value == usual else value
 
+    step = f"step {made['step']}" if made["step"] else ""
+    if given("called"):
+        return str(row["called"]), step
     data = " ".join(filter(None, [_data(given("training_data")), _size(given("data_size"))]))
     if given("mix") is not None:
         data = _mix(str(row["mix"])) or f"{data} mix {row['mix']}"
@@ -71,11 +114,8 @@ def _label(row: Mapping[str, Any]) -> str:
         parts.append(str(row["pruning"]) + (f" {100 * sparse:.0f} %" if sparse is not None else ""))
     if given("alpha") is not None:
         parts.append(f"α {row['alpha']:g}")
-    if given("seed") is not None:
-        parts.append(f"seed {row['seed']}")
-    if made["step"]:
-        parts.append(f"step {made['step']}")
-    return " · ".join(str(part) for part in parts if part)
+    seed = given("seed")
+    return joined(*parts), joined(None if seed is None else f"seed {seed}", step)
 
 
 def _data(name: str | None) -> str:
@@ -99,18 +139,3 @@ def _size(size: str | None) -> str:
         return ""
     share = re.fullmatch(r"fraction-([\d.]+)", size)
     return f"{100 * float(share[1]):g} %" if share else size.replace("-", " ")
-
-
-def _told_apart(label: str, row: Mapping[str, Any], twins: list[dict[str, Any]]) -> str:
-    """The label with a further column in which its twins differ, or with its hash."""
-    for column in _FURTHER:
-        values = [one.get(column) for one in twins]
-        if None not in values and len(set(values)) == len(values):
-            value = row[column]
-            return (
-                f"{label} · {column} {value:g}"
-                if isinstance(value, float)
-                else (f"{label} · {column} {value}")
-            )
-    made = _RECIPE.fullmatch(str(row["model"]))
-    return label if made is None else f"{label} · {made['hash'][:6]}"

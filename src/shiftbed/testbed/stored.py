@@ -1,6 +1,6 @@
 """A prediction store as a testbed: accuracies, who was right on which image, and probes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
             pool=_images(store.test_set(whole) if whole in settings else test_set),
             ids=np.array(test_set.examples),
         )
-    info = {r["model"]: r.get("info", {}) for r in records} | about.get("models", {})
+    info = _info(records, about)
     kept = {id: one for id, one in store.records().items() if id in settings}
     probes = _probes(store, names)
     if probes:
@@ -86,8 +86,22 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
 
 def called_in(store: PredictionStore) -> dict[str, str]:
     """What people call the store's models whose names are hashes, as ``Testbed.called`` does."""
-    info = {r["model"]: r.get("info", {}) for r in store.cells()} | store.about().get("models", {})
+    return called_by(_info(store.cells(), store.about()))
+
+
+def called_by(info: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The same of models by what is known of each."""
     return called(_models(list(info), info))
+
+
+def _info(records: Iterable[Mapping[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of each model: what its cells say, and above that what the testbed says."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records:
+        found.setdefault(record["model"], {}).update(record.get("info", {}))
+    for model, own in about.get("models", {}).items():
+        found.setdefault(model, {}).update(own)
+    return found
 
 
 def _images(test_set: StoredTestSet) -> str:
@@ -126,7 +140,7 @@ def _main(metric: str) -> bool:
     return not metric.endswith("_released")
 
 
-def _models(names: list[str], info: dict[str, dict[str, Any]]) -> pl.DataFrame:
+def _models(names: list[str], info: Mapping[str, Mapping[str, Any]]) -> pl.DataFrame:
     columns = ["kind", "in_fit_set", "parent"]
     columns += sorted({key for one in info.values() for key in one} - {*columns, "model"})
     table: dict[str, Any] = {"model": names}

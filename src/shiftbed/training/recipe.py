@@ -66,6 +66,7 @@ from shiftbed.errors import InputError, unknown
 from shiftbed.foreign_code import MINE, Named, Origin
 from shiftbed.training.arguments import HOOKS, JOB_KEYS, normalised, one_of, with_patterns
 from shiftbed.training.estimators import is_classical, read_estimator
+from shiftbed.training.naming import run_names
 from shiftbed.training.sources import Sources, read_sources
 
 
@@ -136,6 +137,8 @@ class Job:
     """What timm calls the weights it starts from, as ``find_backbone`` takes it."""
     keep: str = "all"
     """Whose weights stay on disk: "all" checkpoints' or the "last", or only the last's "head"."""
+    called: str = ""
+    """What people call the run: by what sets it apart in its recipe (``naming.py``)."""
 
     @cached_property
     def id(self) -> str:
@@ -165,6 +168,18 @@ class Job:
         """Names of the data sets."""
         data = self.arguments["data"]
         return "+".join(data["mix"]) if "mix" in data else str(data["name"])
+
+    @property
+    def mix(self) -> str | None:
+        """The shares of the data sets, if several are mixed."""
+        mix = self.arguments["data"].get("mix")
+        return "+".join(f"{name}={share:g}" for name, share in mix.items()) if mix else None
+
+    @property
+    def augmentation(self) -> str | None:
+        """Names of its steps, None where nothing is augmented."""
+        steps = self.arguments.get("augmentation", [])
+        return "+".join(step["name"] for step in steps) or None
 
     @property
     def data_size(self) -> str:
@@ -255,7 +270,7 @@ def read_recipe(path: str | Path, *, allow_code: bool = False) -> Recipe:
             if "features" in table
             else str(Path(runs) / "features"),
             sources=sources,
-            grids=tuple(_grids(table.get("grid"), sources)),
+            grids=_named(tuple(_grids(table.get("grid"), sources))),
             options=_options(table),
             origin=origin,
         )
@@ -292,6 +307,15 @@ def _grids(value: Any, sources: Sources) -> Iterator[Grid]:
         if not isinstance(extra, bool):
             raise InputError(f"extra must be true or false, got {extra!r}")
         yield Grid(name=name, jobs=jobs, extra=extra)
+
+
+def _named(grids: tuple[Grid, ...]) -> tuple[Grid, ...]:
+    """The same with names that people can read."""
+    names = run_names(list({job.id: job for grid in grids for job in grid.jobs}.values()))
+    return tuple(
+        replace(grid, jobs=tuple(replace(job, called=names[job.id]) for job in grid.jobs))
+        for grid in grids
+    )
 
 
 def _jobs(name: str, table: Mapping[str, Any], sources: Sources) -> Iterator[Job]:

@@ -217,9 +217,9 @@ def info_of(
     """
     job, arguments = task.job, task.job.arguments
     optimiser = arguments.get("optimiser", {})
-    mix = arguments["data"].get("mix")
     found: dict[str, Any] = {
         "run": job.run,
+        "called": job.called or None,
         "step": step,
         "kind": job.kind,
         "in_fit_set": job.in_fit_set == "all" or (job.in_fit_set == "final" and last),
@@ -227,7 +227,7 @@ def info_of(
         "training_data": job.training_data,
         "data_size": job.data_size,
         "n_train": n,
-        "mix": "+".join(f"{name}={share:g}" for name, share in mix.items()) if mix else None,
+        "mix": job.mix,
         "parent": None,
         "start": start,
         "tune": arguments.get("tune"),
@@ -277,6 +277,7 @@ def ended(
 ) -> None:
     """Write done.json; the weights after the last of ``stops`` have so many ``outputs``."""
     known = {"steps": stops[-1], "stops": stops, "classes": data.classes, "outputs": outputs}
+    more |= {"called": task.job.called} if task.job.called else {}
     more |= {"n": len(data), "counts": data.counts, "begun_at": log["begun_at"]}
     task.folder.write("done", known | ({"kept": "head"} if task.job.keep == "head" else {}) | more)
 
@@ -417,6 +418,12 @@ def name_of(text: str) -> str:
     """What the store calls the checkpoint that a line names: RUN@STEP."""
     task, step, _ = _read(Spec.parse(text))
     return model_name(task.job, step)
+
+
+def called_of(text: str) -> str | None:
+    """What the run's recipe called it, None if it is of an older version."""
+    done = _read(Spec.parse(text))[2]
+    return str(done["called"]) if "called" in done else None
 
 
 def code_in(spec: Spec, origin: Origin) -> list[Named]:

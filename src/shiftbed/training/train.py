@@ -111,14 +111,13 @@ def planned_jobs(recipe: str | Path | Recipe, *, grids: Iterable[str] = ()) -> P
         _row(job)
         | {name: job.arguments.get(name, "–") for name in ("tune", "start")}
         | {
-            "augmentation": "–"
-            if job.classical
-            else "+".join(step["name"] for step in job.arguments["augmentation"]) or "none",
+            "augmentation": "–" if job.classical else job.augmentation or "none",
             "grid": job.grid,
         }
         for job in jobs
     ]
-    return PlannedJobs(frame=pl.DataFrame(rows), recipe=read, jobs=jobs)
+    called = {job.run: job.called for job in jobs}
+    return PlannedJobs(frame=pl.DataFrame(rows), recipe=read, jobs=jobs, called=called)
 
 
 def _row(job: Job) -> dict[str, Any]:
@@ -198,6 +197,7 @@ def train(
         examples=examples,
         seconds=time.perf_counter() - clock,
         notes=tuple(notes),
+        called={job.run: job.called for job in jobs},
     )
 
 

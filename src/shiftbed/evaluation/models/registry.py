@@ -25,7 +25,8 @@ PREFIXES: dict[str, str] = {
 """Prefix → module with ``load(request) -> Model``."""
 PLUGINS = "shiftbed.models"
 """Entry points by which other packages add prefixes: modules with ``load(request) -> Model`` and
-``name_of(spec) -> str``, what the store calls the model of that line."""
+``name_of(spec) -> str``, what the store calls the model of that line; where that is no name for
+people, also ``called_of(spec) -> str | None``, what they call it."""
 
 _WITH_WEIGHTS = ("timm", "torchvision", "open_clip", "python", "nets")
 """Prefixes of architectures, which take a file of weights; the others name one themselves."""
@@ -206,6 +207,16 @@ def name_of(spec: str) -> str:
     """What a model is called in a store: its line, or what the module of its prefix says."""
     prefix = Spec.parse(spec).prefix
     return spec if prefix in PREFIXES else str(_module(prefix).name_of(spec))
+
+
+def called_of(spec: str) -> str | None:
+    """What people call the model of a line whose name in a store is a hash; None: by its name.
+
+    >>> called_of("timm:resnet18")
+    """
+    prefix = Spec.parse(spec).prefix
+    said = None if prefix in PREFIXES else getattr(_module(prefix), "called_of", None)
+    return None if said is None else said(spec)
 
 
 def kinds() -> set[str]:
