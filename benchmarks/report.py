@@ -31,6 +31,7 @@ from benchmarks.common import arguments, report
 from shiftbed.page.report import report as write_report
 from shiftbed.records import NATURAL
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
+from shiftbed.store.compact import compact
 from shiftbed.testbed.combine import combine
 
 DRAWING = """() => {
@@ -123,7 +124,7 @@ def simulated(models: int) -> sb.Testbed:
 
 
 def simulated_store(folder: Path, models: int, images: int) -> PredictionStore:
-    """Logits of ten classes in an ID setting and nine others, in the parts that ``eval`` writes."""
+    """Logits of ten classes in an ID setting and nine others, in the files that ``run`` leaves."""
     rng, store = np.random.default_rng(0), PredictionStore(folder)
     skill = rng.normal(1.0, 0.5, models)
     settings = ["val", *(f"ood-{i}" for i in range(SHIFTS))]
@@ -150,6 +151,7 @@ def simulated_store(folder: Path, models: int, images: int) -> PredictionStore:
         {"name": s, "kind": "natural-dataset", "source": ["val"], "target": s} for s in settings[1:]
     ]
     store.write_about({"name": "simulated", "shifts": shifts})
+    compact(store)
     return store
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,8 +12,10 @@ from shiftbed.results.effect_tables import (
     difficulty,
     difficulty_effect,
     full_and_head,
+    recipe_means,
 )
-from shiftbed.results.effects import differences
+from shiftbed.results.effects import differences, effects
+from shiftbed.results.pairs import open_pairs
 from shiftbed.results.pairs.averages import study
 from tests.analysis.test_effects import study as augmented
 
@@ -205,3 +209,55 @@ def test_full_against_head_only():
         full_and_head([one], "tuned", ["full"], ["heads"])
     alone = full_and_head([one], "tuned", ["full"], ["head"]).row(0, named=True)
     assert alone["note"] == "no interval from one ID set"
+
+
+def test_means_of_recipes_are_plain_means():
+    rng = np.random.default_rng(0)
+    info = {"tune": ["whole", "head"] * 4, "data_size": ["full"] * 4 + ["few-shot-10"] * 4}
+    pairs = [
+        plain(rng.uniform(0, 1, (8, 2)), task=task, source=source, target=target, info=info)
+        for task in ("a", "b")
+        for source in ("s0", "s1")
+        for target in ("o0", "o1")
+    ]
+    found = recipe_means(pairs)
+    assert found["data_size"].unique(maintain_order=True).to_list() == ["full", "few-shot-10"]
+    assert len(found) == 2 * 2 * 2 * 2
+    row = found.row(
+        by_predicate=(pl.col("data_size") == "full")
+        & (pl.col("task") == "b")
+        & (pl.col("where") == "ood")
+        & (pl.col("tune") == "head"),
+        named=True,
+    )
+    mine = [p for p in pairs if p.task == "b"]
+    each = [
+        1 - np.mean([p.column("ood:error")[model] for p in mine if p.source == source])
+        for source in ("s0", "s1")
+        for model in (1, 3)
+    ]
+    assert row["accuracy"] == pytest.approx(np.mean(each))
+    assert row["standard_error"] == pytest.approx(np.std(each, ddof=1) / 2)
+    assert row["networks"] == 4
+    with pytest.raises(InputError, match="'whole' alone"):
+        recipe_means([plain([[0.1, 0.2]], info={"tune": ["whole"]})])
+    with pytest.raises(InputError, match="did you mean 'tune'"):
+        recipe_means(pairs, column="tone")
+    with pytest.raises(InputError, match="another column than 'task'"):
+        recipe_means(pairs, column="task")
+
+
+def test_pairs_of_a_store_are_not_chosen_from_twice():
+    info = {"training_data": ["s", "other"], "tune": ["whole", "head"]}
+    pair = plain([[0.1, 0.3], [0.2, 0.2]], info=info)
+    assert open_pairs([pair])[0].models == ("m0",)
+    assert open_pairs([replace(pair, chosen=True)])[0].models == ("m0", "m1")
+
+
+def test_means_are_drawn_by_size_and_place():
+    info = {"tune": ["whole", "head"], "data_size": ["full", "full"]}
+    pair = plain([[0.1, 0.3], [0.2, 0.2]], info=info)
+    made = effects([pair], show="means").chart()
+    assert [panel.title for panel in made.panels] == ["ID, all data", "OOD, all data"]
+    assert made.panels[1].series == ("head", "whole")
+    assert made.panels[1].values[:, 0] == pytest.approx([0.8, 0.7])

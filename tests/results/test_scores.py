@@ -3,8 +3,10 @@ import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.results.scores import METRICS, scores
+from shiftbed.results.cell_metrics import METRICS
+from shiftbed.results.scores import scores
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
+from shiftbed.store.compact import compact
 
 
 @pytest.fixture
@@ -84,3 +86,37 @@ def test_unknown_names(store):
         scores(store[0], metrics=["top"])
     with pytest.raises(InputError, match="unknown model in the store"):
         scores(store[0], models=["nothing"])
+
+
+@pytest.mark.parametrize("odd", [False, True], ids=["every image counts", "some do not"])
+def test_the_same_of_a_store_in_packs(tmp_path, odd):
+    """Cells read and scored together, alone, and out of packs."""
+    rng, n = np.random.default_rng(0), 300
+    store = PredictionStore(tmp_path)
+    for setting in ("val", "ood"):
+        labels = rng.integers(-1 if odd else 0, 10, n)
+        kept = StoredTestSet(
+            setting=setting,
+            examples=tuple(map(str, range(n))),
+            labels=labels,
+            fingerprint=setting,
+            classes=10,
+            groups=tuple(rng.choice(["a", "b", "c"], n).tolist()),
+        )
+        store.add_test_set(kept)
+        for i in range(12):
+            logits = rng.normal(0, 1, (n, 10)).astype(np.float32)
+            logits[np.arange(n), labels] += 0.1 * i
+            readable = rng.random(n) < 0.9 if odd and i % 2 else None
+            part = part_from_logits(logits, labels, readable=readable)
+            store.write_part(f"m{i}", setting, 0, part[:200])
+            store.write_part(f"m{i}", setting, 200, part[200:])
+            store.write_cell(f"m{i}", setting, {"status": "complete"})
+    alone = [scores(store, metrics=METRICS, models=[f"m{i}"]) for i in range(12)]
+    together = scores(store, metrics=METRICS)
+    assert together.sort("model", "setting", "metric").equals(
+        pl.concat(alone).sort("model", "setting", "metric")
+    )
+    assert compact(store).packed == 24
+    assert scores(PredictionStore(tmp_path), metrics=METRICS).equals(together)
+    assert together.filter(metric="top1")["value"].null_count() == 0

@@ -1,8 +1,8 @@
-"""Metrics of one cell, from what the store keeps: arrays in, numbers out.
+"""Metrics of cells, from what the store keeps: arrays (…, examples) in, numbers (…) out.
 
 wenzel2022, Section 3 and Appendix C: error, NLL, ECE, demographic disparity on inferred
-environments. All take arrays over examples; unreadable and unlabelled examples are left out
-before, and counted.
+environments. All take arrays over examples, of one cell or of many with the same examples;
+unreadable and unlabelled examples are left out before, and counted.
 """
 
 from dataclasses import dataclass
@@ -17,48 +17,60 @@ from shiftbed.errors import InputError
 Floats = NDArray[np.float64]
 
 
-def negative_log_likelihood(label_prob: ArrayLike) -> float:
+def negative_log_likelihood(label_prob: ArrayLike) -> Floats:
     """Mean of −ln p_y. A probability of exactly 0 is taken as the smallest float32.
 
-    >>> round(negative_log_likelihood([0.5, 0.25]), 4)
+    >>> round(float(negative_log_likelihood([0.5, 0.25])), 4)
     1.0397
     """
     p = np.asarray(label_prob, dtype=np.float64)
-    return float(-np.log(np.maximum(p, float(np.finfo(np.float32).tiny))).mean())
+    return np.asarray(-np.log(np.maximum(p, float(np.finfo(np.float32).tiny))).mean(axis=-1))
 
 
-def brier(label_prob: ArrayLike, sum_squares: ArrayLike) -> float:
+def brier(label_prob: ArrayLike, sum_squares: ArrayLike) -> Floats:
     """Multi-class Brier score, mean of Σ_c (p_c − 1[c = y])² = Σ_c p_c² − 2 p_y + 1.
 
-    >>> brier([1.0, 0.5], [1.0, 0.5])
+    >>> float(brier([1.0, 0.5], [1.0, 0.5]))
     0.25
     """
     p, squares = np.asarray(label_prob, np.float64), np.asarray(sum_squares, np.float64)
-    return float((squares - 2.0 * p + 1.0).mean())
+    return np.asarray((squares - 2.0 * p + 1.0).mean(axis=-1))
 
 
-def calibration_error(confidence: ArrayLike, right: ArrayLike, bins: int = 10) -> float:
+def calibration_error(confidence: ArrayLike, right: ArrayLike, bins: int = 10) -> Floats:
     """Expected calibration error: Σ_b (n_b/n)·|accuracy_b − confidence_b|.
 
     Bins are equal-width and left-closed, [0, 0.1), [0.1, 0.2), … [0.9, 1.0], a confidence of 1.0
     in the last (torchmetrics closes bins on the right, which differs only for confidences exactly
     on an edge).
 
-    >>> round(calibration_error([0.95, 0.95], [True, False]), 6)
+    >>> round(float(calibration_error([0.95, 0.95], [True, False])), 6)
     0.45
     """
     p, hit = np.asarray(confidence, np.float64), np.asarray(right, np.float64)
-    if len(p) == 0:
+    if p.shape[-1] == 0:
         raise InputError("calibration error of no examples is undefined")
     index = np.minimum(np.searchsorted(bin_edges(bins), p, side="right") - 1, bins - 1)
-    count = np.bincount(index, minlength=bins)
-    gap = np.bincount(index, weights=hit - p, minlength=bins)
-    return float(np.abs(gap).sum() / count.sum())
+    gap = _counts(index, bins, weights=hit - p)
+    return np.asarray(np.abs(gap).sum(axis=-1) / p.shape[-1])
 
 
 def bin_edges(bins: int) -> Floats:
     """Edges of the bins in single precision, as confidences are stored."""
     return np.linspace(0.0, 1.0, bins + 1, dtype=np.float32).astype(np.float64)
+
+
+def _counts(index: NDArray[np.intp], kinds: int, **weights: Any) -> NDArray[Any]:
+    """(…, kinds): how often, or with which weight, each kind is among the last axis.
+
+    >>> _counts(np.array([[0, 0], [1, 0]]), 2).tolist()
+    [[2, 0], [1, 1]]
+    """
+    rows = index.reshape(-1, index.shape[-1])
+    at = rows + kinds * np.arange(len(rows))[:, None]
+    flat = {key: np.asarray(value).ravel() for key, value in weights.items()}
+    found = np.bincount(at.ravel(), minlength=kinds * len(rows), **flat)
+    return found.reshape(*index.shape[:-1], kinds)
 
 
 def _numbered(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -82,14 +94,20 @@ def group_accuracy(right: ArrayLike, group: ArrayLike) -> dict[Any, tuple[float,
     >>> group_accuracy([True, False, True], ["a", "a", "b"])
     {'a': (0.5, 2), 'b': (1.0, 1)}
     """
-    hit = np.asarray(right, dtype=np.float64)
-    names, index = _numbered(np.asarray(group))
+    names, accuracy, count = group_accuracies(np.asarray(right), np.asarray(group))
+    pairs = zip(accuracy.tolist(), count.tolist(), strict=True)
+    return dict(zip(names.tolist(), pairs, strict=True))
+
+
+def group_accuracies(
+    right: NDArray[Any], group: NDArray[Any]
+) -> tuple[NDArray[Any], Floats, NDArray[np.int64]]:
+    """The groups (G,), accuracies (…, G) of cells (…, n) in them, and how many are in each (G,)."""
+    names, index = _numbered(group)
     count = np.bincount(index, minlength=len(names))
-    total = np.bincount(index, weights=hit, minlength=len(names))
-    return {
-        name: (float(t / c), int(c))
-        for name, t, c in zip(names.tolist(), total, count, strict=True)
-    }
+    every = np.broadcast_to(index, right.shape)
+    total = _counts(every, len(names), weights=right.astype(np.float64))
+    return names, total / count, count
 
 
 def environments(scale_gradient: ArrayLike) -> NDArray[np.bool_]:
@@ -104,22 +122,22 @@ def environments(scale_gradient: ArrayLike) -> NDArray[np.bool_]:
     return np.asarray(scale_gradient, dtype=np.float64) > 0.0
 
 
-def demographic_disparity(predicted: ArrayLike, environment: ArrayLike) -> float:
+def demographic_disparity(predicted: ArrayLike, environment: ArrayLike) -> Floats:
     """Σ_e (n_e/n)·TV(P(ŷ), P(ŷ | e)) over the environments, of argmax predictions.
 
-    >>> round(demographic_disparity([0, 0, 1, 1], [True, True, False, False]), 6)
+    >>> round(float(demographic_disparity([0, 0, 1, 1], [True, True, False, False])), 6)
     0.5
     """
     label, where = np.asarray(predicted), np.asarray(environment)
-    _, index = _numbered(label)
-    overall = np.bincount(index) / len(index)
-    total = 0.0
+    names, flat = _numbered(label.ravel())
+    index, n = flat.reshape(label.shape), label.shape[-1]
+    overall = _counts(index, len(names)) / n
+    total = np.zeros(label.shape[:-1])
     for e in (True, False) if where.dtype == bool else np.unique(where):
-        if not (where == e).any():
-            continue
         inside = where == e
-        share = np.bincount(index[inside], minlength=len(overall)) / inside.sum()
-        total += float(inside.mean()) * 0.5 * float(np.abs(overall - share).sum())
+        size = inside.sum(axis=-1)
+        share = _counts(index, len(names), weights=inside) / np.maximum(size, 1)[..., None]
+        total += np.where(size > 0, size / n * 0.5 * np.abs(overall - share).sum(axis=-1), 0.0)
     return total
 
 

@@ -60,6 +60,8 @@ class PairTable:
     """The models that are no networks of this pair, by reason."""
     checkpoint: str = "last"
     """Which checkpoint of a run is its network: the last, or one chosen on ID data."""
+    chosen: bool = False
+    """Whether a testbed or a store said which models are networks of this pair."""
     shift_type: str = ""
     """What the ID and the OOD set show: ``artificial → real`` (Appendix A.4)."""
     classes: int | None = None

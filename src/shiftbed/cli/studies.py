@@ -114,7 +114,7 @@ patterns = Study(
 effects = Study(
     "What does a recipe do? Paired differences, architectures, normalised gaps, difficulty.",
     source=opt.Pairs,
-    show="differences, architectures, difficulty or head.",
+    show="differences, architectures, difficulty, head or means.",
     column="Recipe column that differs, such as augmentation.",
     of="Its values on one side, averaged if several.",
     against="Its values on the other side, averaged if several.",

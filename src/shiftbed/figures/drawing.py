@@ -193,22 +193,22 @@ def _panels(axes: "Axes", chart: Panels) -> None:
     for i, panel in enumerate(chart.panels):
         place_of = axes.figure.add_subplot(grid[i // wide, i % wide])
         if len(chart.panels) > _LARGE:
-            _multiple(place_of, panel)
+            _multiple(place_of, panel, first=not i)
         else:
             _draw(place_of, panel, alone=False)
 
 
-def _multiple(axes: "Axes", panel: Chart) -> None:
+def _multiple(axes: "Axes", panel: Chart, *, first: bool) -> None:
     """One of many small charts: its title, data, lines and a few ticks; the first says the rest."""
     if isinstance(panel, Scatter):
         draw_scatter(axes, panel, beside=None)
+        axes.set_ylabel("")  # its title says what it is
     else:
         _PLAIN[type(panel)](axes, panel)
-        legend = axes.get_legend()
-        if legend is not None:
+        if (legend := axes.get_legend()) is not None:
             legend.remove()
-    if isinstance(panel, Scatter):
-        axes.set_ylabel("")  # its title says what it is
+            if first:
+                axes.legend(fontsize=6, loc="lower right")
     axes.set_title(wrap(panel.title, 24), fontsize=6.5, loc="left", parse_math=False)
     for axis in (axes.xaxis, axes.yaxis):
         text = axis.get_label().get_text().partition(", top-1")[0]
@@ -415,6 +415,7 @@ def _bars(axes: "Axes", chart: Bars) -> None:
         for label in axes.get_xticklabels():
             label.set_rotation(45)
             label.set_horizontalalignment("right")
+    axes.set_xlim(-0.5, len(at) - 0.5)
     axes.set_ylabel(chart.y_title, parse_math=False)
     axes.axhline(0.0, color="#222222", linewidth=0.6)
     axes.grid(axis="y", color="#E6E6E6", linewidth=0.5)

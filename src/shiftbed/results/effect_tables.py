@@ -1,7 +1,8 @@
 """Tables of ``effects`` (wenzel2022): which architecture is best, how hard a task's shifts are.
 
 Architectures are chosen on ID data (Tables 2 and S2). Gaps are normalised ones of mean accuracies
-(Equations S1 and S2, Figures S7, S10 and S11): of ID and OOD, and of whole model and head.
+(Equations S1 and S2, Figures S7, S10 and S11): of ID and OOD, and of whole model and head. Means
+are of recipes themselves (Figures S6 and S8).
 """
 
 from collections.abc import Sequence
@@ -185,6 +186,41 @@ def full_and_head(
             rows.append({"task": task, "where": where, **vars(found)})
     names = {"better": "full_accuracy", "worse": "head_accuracy", "n": "id_sets"}
     return frame_of(rows).rename(names)
+
+
+def recipe_means(pairs: Sequence[PairTable], *, column: str = "tune") -> pl.DataFrame:
+    """Mean ID and OOD accuracy of each value of a recipe column, by task (Figures S6 and S8).
+
+    A row per size of the training data, task, place (ID or OOD) and value, of which at least two
+    must be there. OOD accuracies are averaged over the OOD sets of an ID set, so that each network
+    counts once for each of its ID sets; the standard error is over these, none from one.
+    """
+    if column in ("data_size", "task", "where"):
+        raise InputError(f"means are by size and task already: give another column than {column!r}")
+    sizes: dict[str, dict[tuple[str, str, str], list[float]]] = {}
+    for (task, _), here in id_sets(pairs).items():
+        if column not in here[0].info:
+            raise unknown(f"recipe column of {here[0].name}", column, here[0].info)
+        models = here[0].models
+        of = dict(zip(models, here[0].info[column], strict=True))
+        size = dict(zip(models, here[0].info.get("data_size", ["all"] * len(models)), strict=True))
+        for where in ("id", "ood"):
+            for model, error in mean_over_targets(here, f"{where}:error").items():
+                if of.get(model) is not None and np.isfinite(error):
+                    cell = sizes.setdefault(str(size[model]), {})
+                    cell.setdefault((task, where, str(of[model])), []).append(1.0 - error)
+    known = {value for cells in sizes.values() for _, _, value in cells}
+    if len(known) < 2:
+        there = f"{known.pop()!r} alone" if known else "nothing"
+        raise InputError(f"means compare values of {column!r}, of which the networks have {there}")
+    rows = [
+        {"data_size": size, "task": task, "where": where, column: value}
+        | {"accuracy": float(np.mean(some)), "standard_error": _standard_error(np.array(some))}
+        | {"networks": len(some), "note": "no standard error from one network" * (len(some) == 1)}
+        for size, cells in sorted(sizes.items(), key=lambda one: one[0] != "full")
+        for (task, where, value), some in sorted(cells.items())
+    ]
+    return frame_of(rows)
 
 
 def _by_value(

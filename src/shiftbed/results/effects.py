@@ -23,6 +23,7 @@ from shiftbed.results.effect_tables import (
     difficulty,
     difficulty_effect,
     full_and_head,
+    recipe_means,
 )
 from shiftbed.results.pairs import PairStudy, Source, name_of, notes_of, open_pairs
 from shiftbed.results.pairs.averages import DRAWN, frame_of, study
@@ -56,15 +57,16 @@ def effects(
 ) -> "RecipeEffects":
     """What does a recipe do? Paired differences, architectures, normalised gaps, difficulty.
 
-    ``show`` is one of ``differences`` (see ``differences``), ``architectures``, ``difficulty`` and
-    ``head`` (``full_and_head``), which take the options of these functions; any other is refused.
+    ``show`` is one of ``differences`` (see ``differences``), ``architectures``, ``difficulty``,
+    ``head`` (``full_and_head``) and ``means`` (``recipe_means``), which take the options of these
+    functions; any other is refused.
     ``kind``, ``task``, ``only``, ``checkpoint`` and (of differences) ``attacks`` as in
     ``open_pairs``.
     """
     asked = locals()
-    if show not in _TABLES:
-        raise unknown("table", show, _TABLES)
-    takes = signature(_TABLES[show]).parameters
+    if show not in TABLES:
+        raise unknown("table", show, TABLES)
+    takes = signature(TABLES[show]).parameters
     given = {name: one for name, one in asked.items() if name not in _PAIRS}
     options = {name: one for name, one in given.items() if one is not None and one != []}
     for name in options:
@@ -84,7 +86,7 @@ def effects(
     )
     options |= {"level": level} if "level" in takes else {}
     used = {name: one.default for name, one in takes.items()} | options
-    frame = _TABLES[show](pairs, **options)
+    frame = TABLES[show](pairs, **options)
     sides = {name: " + ".join(given[name] or ()) for name in ("of", "against")}
     claim = by_task = trend = None
     if show == "differences":
@@ -125,6 +127,7 @@ _TITLES = {
     "architectures": "errors by {column}",
     "difficulty": "how hard each task's shifts are",
     "head": "normalised gap between {of} and {against}",
+    "means": "mean accuracy by {column}",
 }
 
 
@@ -154,6 +157,8 @@ def _remarks(
         )
         if chosen_by == "id:error":
             yield "Chosen on the ID test error itself, which flatters the ID column."
+    elif show == "means":
+        yield "Means over networks and ID sets, ± one standard error over them."
     else:
         drawn = f"{100 * used['level']:g} % intervals from {used['bootstrap']} resamples of"
         if show == "head":
@@ -169,7 +174,7 @@ def _remarks(
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RecipeEffects(PairStudy):
-    """One of the four tables of ``effects``, in ``frame``."""
+    """One of the five tables of ``effects``, in ``frame``."""
 
     json_keys = "source show rows=frame"
     source: str
@@ -197,7 +202,7 @@ class RecipeEffects(PairStudy):
         yield self.networks_table()
 
     def chart(self) -> "Bars | Dots | Panels":
-        """Bars of differences and gaps, dots of architectures, panels of difficulty."""
+        """Bars of differences and gaps, dots of architectures, panels of means and difficulty."""
         from shiftbed.results.charts import predictiveness as charts
 
         title = f"{self.source}: {self.title}"
@@ -205,6 +210,8 @@ class RecipeEffects(PairStudy):
             return charts.difficulty_panels(self.frame, self.by_task, title=title)
         if self.alternative is not None:
             return charts.effect_bars(self.frame, title=title, alternative=self.alternative)
+        if self.show == "means":
+            return charts.mean_panels(self.frame, title=title)
         draw = charts.architecture_dots if self.show == "architectures" else charts.head_bars
         return draw(self.frame, title=title)
 
@@ -252,9 +259,10 @@ def differences(
     return frame.insert_column(at, pl.Series("q_value", q, nan_to_null=True))
 
 
-_TABLES: dict[str, Callable[..., pl.DataFrame]] = {
+TABLES: dict[str, Callable[..., pl.DataFrame]] = {
     "differences": differences,
     "architectures": architectures,
     "difficulty": difficulty,
     "head": full_and_head,
+    "means": recipe_means,
 }

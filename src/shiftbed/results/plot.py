@@ -35,7 +35,7 @@ from shiftbed.results.charts.similarity import (
     dominance_map,
     triplet_chart,
 )
-from shiftbed.results.effects import effects
+from shiftbed.results.effects import TABLES, effects
 from shiftbed.results.factors import factors
 from shiftbed.results.joint_answers import matched, open_answers
 from shiftbed.results.lines import find_shift, usual_shift
@@ -318,7 +318,7 @@ def _patterns(source: Source, shift: Shift | None, draw: str | None = None) -> C
 
 
 def _effects(source: Source, shift: Shift | None, draw: str | None = None, **sides: Any) -> Chart:
-    show = _drawing("effects", draw, ("architectures", "difficulty", "differences", "head"))
+    show = _drawing("effects", draw, sorted(TABLES))
     if "against" in sides:
         sides["against"] = [sides["against"]]
     return effects(source.pairs, show=show, **sides).chart()

@@ -11,33 +11,15 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from shiftbed.analysis.intervals import check_level, clopper_pearson
-from shiftbed.analysis.metrics import (
-    brier,
-    calibration_error,
-    demographic_disparity,
-    environments,
-    group_accuracy,
-    negative_log_likelihood,
-)
 from shiftbed.display import Result, Table, between, number, percent, records, schema
 from shiftbed.errors import unknown
+from shiftbed.results.cell_metrics import METRICS, NEEDS, Cells, values_of, whole_cells
 from shiftbed.results.chance import flagged
-from shiftbed.store import Answers, PredictionStore, StoredTestSet, frames, read_answers
+from shiftbed.store import PredictionStore, StoredTestSet, blocks, read_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.store.sealing import Damaged
 from shiftbed.testbed.stored import called_in
 
-_NEEDS = {
-    "top1": ["class_1"],
-    "top5": [f"class_{i}" for i in range(1, 6)],
-    "nll": ["label_prob"],
-    "brier": ["label_prob", "sum_squares"],
-    "ece": ["class_1", "prob_1"],
-    "worst_class": ["class_1"],
-    "worst_group": ["class_1"],
-    "disparity": ["class_1", "scale_gradient"],
-}
-METRICS = tuple(_NEEDS)
 FRACTIONS = ("top1", "top5", "worst_class", "worst_group")
 _SCHEMA = schema(
     "model setting metric: str; value low high: float; n unreadable: int; label_policy note: str"
@@ -150,10 +132,10 @@ def scores(
     check_level(level)
     asked = list(metrics)
     for name in asked:
-        if name not in _NEEDS and name not in PROBE_METRICS:
+        if name not in NEEDS and name not in PROBE_METRICS:
             raise unknown("metric", name, [*METRICS, *PROBE_METRICS])
     probes = [name for name in asked if name in PROBE_METRICS]
-    wanted = [name for name in asked if name in _NEEDS]
+    wanted = [name for name in asked if name in NEEDS]
     rows: list[dict[str, Any]] = []
     if probes:
         models = None if models is None else list(models)
@@ -165,9 +147,9 @@ def scores(
         many = _accuracies(store, names, test_set, level) if wanted == ["top1"] else {}
         rows += many.values()
         left = [name for name in names if name not in many]
-        needed = sorted({column for metric in wanted for column in _NEEDS[metric]})
-        for name, frame in frames(store, left, test_set, needed):
-            rows += _score_cell(store, name, test_set, wanted, level, frame)
+        needed = sorted({column for metric in wanted for column in NEEDS[metric]})
+        for some, whole in blocks(store, left, test_set, needed):
+            rows += _score_block(store, some, test_set, wanted, level, whole)
     return pl.DataFrame(flagged(store, rows), schema=_SCHEMA, orient="row")
 
 
@@ -228,121 +210,42 @@ def _only(
     return cells
 
 
-def _score_cell(
+def _score_block(
     store: PredictionStore,
-    model: str,
+    models: list[str],
     test_set: StoredTestSet,
     metrics: list[str],
     level: float,
-    frame: pl.DataFrame | None,
+    whole: pl.DataFrame | None,
 ) -> Iterator[dict[str, Any]]:
-    needed = sorted({column for metric in metrics for column in _NEEDS[metric]})
-    try:
-        cell = read_answers(store, model, test_set, needed, frame)
-    except Damaged as error:
-        bare = {"model": model, "setting": test_set.setting, "unreadable": 0, "n": 0}
-        for metric in metrics:
-            yield bare | {"metric": metric, "label_policy": "", "note": str(error)}
+    """All at once where every example of every cell counts, else cell by cell."""
+    cells = None if whole is None else whole_cells(whole, test_set)
+    if cells is not None:
+        yield from _rows(cells, models, test_set.setting, metrics, level, test_set.label_policy)
         return
-    there = set(cell.frame.columns)
-    possible = [m for m in metrics if set(_NEEDS[m]) <= there]
-    for metric in metrics:
-        row: dict[str, Any] = {
-            "model": model,
-            "setting": test_set.setting,
-            "metric": metric,
-            "unreadable": cell.unreadable,
-            "label_policy": cell.label_policy,
-            "n": len(cell.right),
-        }
-        if metric not in possible:
-            lacking = ", ".join(sorted(set(_NEEDS[metric]) - there))
-            yield row | {"note": f"not computable: the store has no {lacking} for this cell"}
-        elif not len(cell.right):
-            yield row | {"note": "no example could be read and has a label"}
-        else:
-            yield row | _VALUE[metric](cell, level)
+    n, needed = len(test_set), sorted({c for metric in metrics for c in NEEDS[metric]})
+    for i, model in enumerate(models):
+        frame = None if whole is None else whole.slice(i * n, n)
+        try:
+            one = read_answers(store, model, test_set, needed, frame)
+        except Damaged as error:
+            bare = {"model": model, "setting": test_set.setting, "unreadable": 0, "n": 0}
+            for metric in metrics:
+                yield bare | {"metric": metric, "label_policy": "", "note": str(error)}
+            continue
+        alone = Cells(right=one.right[None], labels=one.labels, groups=one.groups, frame=one.frame)
+        for row in _rows(alone, [model], test_set.setting, metrics, level, one.label_policy):
+            yield row | {"unreadable": one.unreadable}
 
 
-def _counted(right: NDArray[np.bool_], level: float) -> dict[str, Any]:
-    value = float(right.mean())
-    low, high = clopper_pearson(value, len(right), level)
-    return {"value": value, "low": float(low), "high": float(high), "note": ""}
-
-
-def _mean(values: NDArray[np.float64], value: float, level: float) -> dict[str, Any]:
-    n = len(values)
-    half = float(ndtri(0.5 + level / 2)) * float(values.std(ddof=1)) / np.sqrt(n) if n > 1 else 0.0
-    note = "Gaussian interval" if n > 1 else "no interval from one example"
-    ends = {"low": value - half, "high": value + half} if n > 1 else {}
-    return {"value": value, "note": note, **ends}
-
-
-def _column(cell: Answers, name: str) -> NDArray[np.float64]:
-    """As numbers, NaN where there is none; plain NumPy, as this runs for every cell."""
-    return cell.frame.get_column(name).to_numpy().astype(np.float64)
-
-
-def _top5(cell: Answers, level: float) -> dict[str, Any]:
-    right = np.zeros(len(cell.labels), dtype=bool)
-    for i in range(1, 6):
-        right |= cell.frame.get_column(f"class_{i}").to_numpy() == cell.labels
-    return _counted(right, level)
-
-
-def _nll(cell: Answers, level: float) -> dict[str, Any]:
-    p = _column(cell, "label_prob")
-    if np.isnan(p).any():
-        return {"note": "not computable: some examples have no single label"}
-    floor = float(np.finfo(np.float32).tiny)
-    return _mean(-np.log(np.maximum(p, floor)), negative_log_likelihood(p), level)
-
-
-def _brier(cell: Answers, level: float) -> dict[str, Any]:
-    p, squares = _column(cell, "label_prob"), _column(cell, "sum_squares")
-    if np.isnan(p).any():
-        return {"note": "not computable: some examples have no single label"}
-    return _mean(squares - 2 * p + 1, brier(p, squares), level)
-
-
-def _ece(cell: Answers, level: float) -> dict[str, Any]:
-    value = calibration_error(_column(cell, "prob_1"), cell.right)
-    return {"value": value, "note": "10 left-closed bins; no interval"}
-
-
-def _worst(kind: str) -> Callable[[Answers, float], dict[str, Any]]:
-    def value(cell: Answers, level: float) -> dict[str, Any]:
-        groups = cell.labels if kind == "class" else cell.groups
-        if groups is None:
-            return {"note": "not computable: this test set has no groups"}
-        by_group = group_accuracy(cell.right, groups)
-        name, (accuracy, n) = min(by_group.items(), key=lambda item: item[1])
-        low, high = clopper_pearson(accuracy, n, level)
-        note = f"{kind} {name}, the lowest of {len(by_group)}; interval not adjusted for that"
-        return {"value": accuracy, "low": float(low), "high": float(high), "n": n, "note": note}
-
-    return value
-
-
-def _disparity(cell: Answers, level: float) -> dict[str, Any]:
-    gradient = _column(cell, "scale_gradient")
-    if np.isnan(gradient).any():
-        return {"note": "not computable: some examples have no single label"}
-    predicted = cell.frame["class_1"].to_numpy()
-    value = demographic_disparity(predicted, environments(gradient))
-    return {"value": value, "note": "two inferred environments, closed form; no interval"}
-
-
-_VALUE: dict[str, Callable[[Answers, float], dict[str, Any]]] = {
-    "top1": lambda cell, level: _counted(cell.right, level),
-    "top5": _top5,
-    "nll": _nll,
-    "brier": _brier,
-    "ece": _ece,
-    "worst_class": _worst("class"),
-    "worst_group": _worst("group"),
-    "disparity": _disparity,
-}
+def _rows(
+    cells: Cells, models: list[str], setting: str, metrics: list[str], level: float, policy: str
+) -> Iterator[dict[str, Any]]:
+    found = {metric: values_of(metric, cells, level) for metric in metrics}
+    common = {"setting": setting, "unreadable": 0, "label_policy": policy, "n": cells.n}
+    for i, model in enumerate(models):
+        for metric in metrics:
+            yield {"model": model, "metric": metric, **common, **found[metric][i]}
 
 
 # --- probes: means over paths with Gaussian intervals (fridovich2022, Section 3) ---

@@ -4,7 +4,7 @@ The only module that writes results. Everything else (every metric, every line) 
 it, now or later, without running a model again.
 """
 
-from shiftbed.store.answers import Answers, frames, read_answers
+from shiftbed.store.answers import Answers, blocks, read_answers, right_together
 from shiftbed.store.check import Problem, collect_garbage, verify
 from shiftbed.store.files import is_store
 from shiftbed.store.parts import part_from_logits, part_from_top
@@ -22,14 +22,15 @@ __all__ = [
     "Problem",
     "StoredTestSet",
     "Twin",
+    "blocks",
     "collect_garbage",
     "common_classes",
-    "frames",
     "is_store",
     "make_twin",
     "part_from_logits",
     "part_from_top",
     "read_answers",
+    "right_together",
     "twin_answers",
     "verify",
 ]

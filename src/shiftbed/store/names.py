@@ -2,11 +2,13 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from urllib.parse import quote
 
 _LONGEST = 180
 
 
+@lru_cache(maxsize=1 << 16)
 def encode(name: str) -> str:
     """Percent-encoded as in Hive partitions; a very long name is cut and given its hash.
 
@@ -31,6 +33,7 @@ def part_name(start: int, stop: int) -> str:
     return f"part-{start:010d}-{stop:010d}.parquet"
 
 
+@lru_cache(maxsize=1 << 16)
 def part_range(name: str) -> tuple[int, int] | None:
     """Start and stop from a part's file name, None if it is not one."""
     stem = name.rpartition("/")[2]

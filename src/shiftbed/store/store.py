@@ -78,6 +78,7 @@ class PredictionStore(TestSets):
         self._wrote: dict[str, str] = {}
         """Checksums of parts that this process has written, until their cell is complete."""
         self._pack: tuple[str, bytes] = ("", b"")
+        self._unpacked: tuple[str, list[str] | None, pl.DataFrame] = ("", None, pl.DataFrame())
         """The last pack that was read, with its name and checksum compared."""
 
     @classmethod
@@ -275,14 +276,19 @@ class PredictionStore(TestSets):
         return self._pack[1]
 
     def read_piece(self, piece: Piece, columns: list[str] | None = None) -> pl.DataFrame:
-        data = self.piece_bytes(piece)
-        try:
-            frame = read_part(data, columns, checked=piece.checksum is not None)
-        except Damaged as error:
-            raise self._damaged(piece.file, str(error)) from None
-        if piece.packed:
-            frame = frame.drop("model", strict=False)[piece.at : piece.at + piece.rows]
-        return frame
+        """The rows of a piece; the last pack is kept as it was read, for its other cells."""
+        file, had, whole = self._unpacked
+        if not piece.packed or (file, had) != (piece.file, columns):
+            data = self.piece_bytes(piece)
+            try:
+                whole = read_part(data, columns, checked=piece.checksum is not None)
+            except Damaged as error:
+                raise self._damaged(piece.file, str(error)) from None
+            if not piece.packed:
+                return whole
+            whole = whole.drop("model", strict=False)
+            self._unpacked = piece.file, columns, whole
+        return whole.slice(piece.at, piece.rows)
 
     def read(self, model: str, setting: str, columns: list[str] | None = None) -> pl.DataFrame:
         """All predictions of a cell, in the order of the examples."""

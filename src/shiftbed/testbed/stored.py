@@ -1,6 +1,6 @@
 """A prediction store as a testbed: accuracies, who was right on which image, and probes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Setting, Shift
-from shiftbed.store import PredictionStore, frames, read_answers
+from shiftbed.store import PredictionStore, blocks, read_answers, right_together
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.store.sealing import Damaged
 from shiftbed.store.test_sets import StoredTestSet
@@ -42,18 +42,13 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
         right = np.zeros((len(names), len(test_set)), dtype=bool)
         known = np.zeros(len(names), dtype=bool)
         mine = [record["model"] for record in records if record["setting"] == setting]
-        for model, frame in frames(store, mine, test_set, []):
+        for model, answers in _right(store, mine, test_set):
             row = rows[model]
-            try:
-                answers = read_answers(store, model, test_set, [], frame)
-            except Damaged as error:
-                store.damage[f"{model} on {setting}"] = str(error)
+            if not len(answers):
                 continue
-            if not len(answers.right):
-                continue
-            value[row, column], n[row, column] = answers.right.mean(), len(answers.right)
-            if len(answers.right) == len(test_set):
-                right[row], known[row] = answers.right, True
+            value[row, column], n[row, column] = answers.mean(), len(answers)
+            if len(answers) == len(test_set):
+                right[row], known[row] = answers, True
         whole = str((test_set.details or {}).get("twin_of"))
         results[setting] = ImageResults(
             images=_images(test_set),
@@ -62,7 +57,7 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
             pool=_images(store.test_set(whole) if whole in settings else test_set),
             ids=np.array(test_set.examples),
         )
-    info = _info(records, about)
+    info = known_models(records, about)
     kept = {id: one for id, one in store.records().items() if id in settings}
     probes = _probes(store, names)
     if probes:
@@ -84,9 +79,27 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
     return with_averages(bed)
 
 
+def _right(
+    store: PredictionStore, models: list[str], test_set: StoredTestSet
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Which answers of each model are right, of the examples that count; damaged cells are said."""
+    size = len(test_set)
+    for some, whole in blocks(store, models, test_set, []):
+        right = None if whole is None else right_together(whole, test_set)
+        if right is not None:
+            yield from zip(some, right, strict=True)
+            continue
+        for i, model in enumerate(some):
+            frame = None if whole is None else whole.slice(i * size, size)
+            try:
+                yield model, read_answers(store, model, test_set, [], frame).right
+            except Damaged as error:
+                store.damage[f"{model} on {test_set.setting}"] = str(error)
+
+
 def called_in(store: PredictionStore) -> dict[str, str]:
     """What people call the store's models whose names are hashes, as ``Testbed.called`` does."""
-    return called_by(_info(store.cells(), store.about()))
+    return called_by(known_models(store.cells(), store.about()))
 
 
 def called_by(info: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -94,7 +107,7 @@ def called_by(info: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return called(_models(list(info), info))
 
 
-def _info(records: Iterable[Mapping[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
+def known_models(records: Iterable[Mapping[str, Any]], about: Mapping[str, Any]) -> dict[str, Any]:
     """What is known of each model: what its cells say, and above that what the testbed says."""
     found: dict[str, dict[str, Any]] = {}
     for record in records:

@@ -181,6 +181,31 @@ def head_bars(table: pl.DataFrame, *, title: str) -> Bars:
     )
 
 
+def mean_panels(table: pl.DataFrame, *, title: str) -> Panels:
+    """Mean ID and OOD accuracy of recipes by task, a row per size of the data (Figs. S6, S8)."""
+    column = table.columns[3]
+    every = table[column].unique(maintain_order=True).to_list()
+    made = []
+    for (size, where), part in table.group_by("data_size", "where", maintain_order=True):
+        some, tasks, found = _crossed(part, column, "task", ("accuracy", "standard_error"))
+        value, error = (np.full((len(every), len(tasks)), np.nan) for _ in found)
+        at = [every.index(name) for name in some]  # the same colours in all panels
+        value[at], error[at] = found[0], np.nan_to_num(found[1])
+        whole = {"full": "all data", "all": "all networks"}.get(str(size), str(size))
+        made.append(
+            Bars(
+                title=f"{str(where).upper()}, {whole.replace('-', ' ')}",
+                categories=tuple(tasks),
+                series=tuple(map(str, every)),
+                values=value,
+                low=value - error,
+                high=value + error,
+                y_title="mean accuracy",
+            )
+        )
+    return Panels(title=title, panels=tuple(made), columns=2)
+
+
 def architecture_dots(table: pl.DataFrame, *, title: str) -> Dots:
     """ID and OOD error of each architecture over all tasks, ± one standard error (Table 2)."""
     every = table.filter(pl.col("task") == "all")

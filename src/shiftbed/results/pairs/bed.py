@@ -129,6 +129,7 @@ def make_pair(
         metrics=tuple(kept),
         values=np.column_stack(list(kept.values())),
         kind=shift.kind,
+        chosen=True,
         info={name: [of[int(i)] for i in rows] for name, of in info.items()},
         left_out={**left_out, **({NO_VALUE: lacking} if lacking else {})},
         checkpoint=checkpoint,

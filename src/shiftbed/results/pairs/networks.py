@@ -132,7 +132,8 @@ def networks_in(pairs: Sequence[PairTable], checkpoint: str = "last") -> tuple[P
 
     ``run``, ``step`` and ``final`` say what a network is. ``training_data`` is compared with the ID
     set where it names ID sets at all: ``pacs/photo`` is the data of the ID sets pacs/photo,
-    pacs/photo/held-out and, in the task pacs, photo.
+    pacs/photo/held-out and, in the task pacs, photo. Pairs of a testbed or a store have been asked
+    by their shifts already (``chosen``).
     """
     named = any(
         _is_data(value, pair) for pair in pairs for value in pair.info.get("training_data", ())
@@ -144,7 +145,7 @@ def networks_in(pairs: Sequence[PairTable], checkpoint: str = "last") -> tuple[P
         errors = chosen_errors(checkpoint, columns, pair.name, info)
         models = pl.DataFrame({"model": pair.models, **info}, strict=False)
         trained = np.ones(len(models), dtype=bool)
-        if named and "training_data" in pair.info:
+        if named and not pair.chosen and "training_data" in pair.info:
             trained = np.array([_is_data(v, pair) for v in pair.info["training_data"]], dtype=bool)
         mask, left_out = _sorted_out(pair.models, finished(models, errors), trained)
         if errors is not None:

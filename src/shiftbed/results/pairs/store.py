@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from shiftbed.analysis.pairs import PairTable, metric_name
 from shiftbed.errors import InputError
 from shiftbed.records import Setting, Shift
+from shiftbed.results.cell_metrics import METRICS
 from shiftbed.results.pairs.added import held_out
 from shiftbed.results.pairs.bed import chosen_shifts, make_pair
-from shiftbed.results.scores import METRICS, scores
+from shiftbed.results.scores import scores
 from shiftbed.store import PredictionStore
+from shiftbed.testbed.stored import known_models
 
 Floats = NDArray[np.float64]
 _ERRORS = {
@@ -58,8 +60,7 @@ def pairs_from_store(
         if len(set(test_set.groups or ())) < 2:  # the worst of one group is the error again
             values[one].pop("worst_group_error", None)
     models = tuple(dict.fromkeys(r["model"] for r in complete))
-    known = {r["model"]: r.get("info", {}) for r in complete} | about.get("models", {})
-    info = _info(models, known)
+    info = _info(models, known_models(complete, about))
     frame = pl.DataFrame({"model": models, **info}, strict=False)
     pairs = []
     for shift in chosen:
