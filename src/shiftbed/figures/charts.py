@@ -64,12 +64,17 @@ class Curve:
     points: bool = True
     """Whether each point is marked, or only the line is drawn."""
     group: str = ""
-    """Curves of one group have one colour; none: each has its own."""
+    """Curves of one group have one colour; none: each has its own; dashed without points: grey."""
     bold: bool = False
     """A thicker line, for what is highlighted."""
 
     def __post_init__(self) -> None:
         _check_shapes(self, "y low high", self.x.shape)
+
+    @property
+    def reference(self) -> bool:
+        """Whether it is there to compare with, and no data."""
+        return self.dashed and not self.points
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -303,11 +303,12 @@ def _curves(axes: "Axes", chart: Curves) -> None:
     if chart.behind is not None:
         every = np.ones(len(chart.behind.names), dtype=bool)
         _marks(axes, chart.behind, every, Style(label="", colour="#9A9A9A", marker="o"))
-    keys = [curve.group or curve.name for curve in chart.curves]
+    keys = [c.group or c.name for c in chart.curves if not c.reference]
     unique = list(dict.fromkeys(keys))
     look_of = dict(zip(unique, looks(unique), strict=True))
-    for curve, key in zip(chart.curves, keys, strict=True):
-        look = look_of[key]
+    for curve in chart.curves:
+        grey = Style(label=curve.name, colour=GREY, marker="")
+        look = grey if curve.reference else look_of[curve.group or curve.name]
         axes.plot(
             curve.x,
             curve.y,
@@ -316,7 +317,7 @@ def _curves(axes: "Axes", chart: Curves) -> None:
             marker=look.marker if curve.points else "",
             markersize=3.5,
             linewidth=2.4 if curve.bold else 1.2,
-            label=_plain(_cut(curve.name, 40)),
+            label=_plain(_cut(look.label if curve.name in unique else curve.name, 40)),
         )
         if curve.low is not None and curve.high is not None:
             axes.fill_between(
@@ -426,8 +427,7 @@ def _bars(axes: "Axes", chart: Bars) -> None:
 
 def _cut(name: str, most: int) -> str:
     """A name on one line, its middle left out where it is too long."""
-    name = " ".join(name.split())
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[1 - most // 2 :]}"
+    return middle(" ".join(name.split()), most)
 
 
 def _harmless(value: Any) -> Any:

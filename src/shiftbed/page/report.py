@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.atomic import write_atomically
-from shiftbed.display import Result, Table, counted
+from shiftbed.display import Result, Table, counted, readable
 from shiftbed.errors import InputError
 from shiftbed.page.document import chart_json, page
 from shiftbed.page.findings import Finding, Findings, findings
@@ -160,7 +160,11 @@ def payload(
     return {
         "title": testbed.title or testbed.name,
         "findings": [
-            {**asdict(one), "table": _table(one.text) if one.level == "opening" else None}
+            {
+                **asdict(one),
+                "text": readable(one.text, testbed.called),
+                "table": _table(one.text) if one.level == "opening" else None,
+            }
             for one in found.told
         ],
         "models": _models(testbed),
@@ -212,10 +216,10 @@ def _models(testbed: Testbed) -> dict[str, Any]:
         for name in frame.columns
         if (name not in HIDDEN and frame[name].n_unique() > 1) or name == "kind"
     }
-    readable = labels(frame)
+    shown = labels(frame)
     return {
         "name": testbed.model_names,
-        "label": None if readable == testbed.model_names else readable,
+        "label": None if shown == testbed.model_names else shown,
         "columns": columns,
         "in_fit_set": frame["in_fit_set"].to_list(),
         "parent": parents,
@@ -240,7 +244,7 @@ def _shift(testbed: Testbed, found: Findings, shift: Shift) -> dict[str, Any]:
     if line:
         one = line[0]
         record["line"] = {k: one[k] for k in ("n", "slopes", "intercepts", "r2", "mae")}
-        record["reason"] = one["reason"]
+        record["reason"] = one["reason"] and readable(one["reason"], testbed.called)
         record |= _robustness(testbed, found, shift.name)
     return record
 
@@ -251,6 +255,7 @@ def _robustness(testbed: Testbed, found: Findings, shift: str) -> dict[str, Any]
     mine = [rows.get(model) for model in testbed.model_names]
     texts = list(dict.fromkeys(text for row in rows.values() for text in row["caveats"]))
     at = {text: i for i, text in enumerate(texts)}
+    texts = [readable(text, testbed.called) for text in texts]
     numbers, words = (
         ("effective", "low", "high", "q_value"),
         ("verdict", "extrapolated", "interval", "artefact"),

@@ -9,7 +9,7 @@ import polars as pl
 from shiftbed.catalogue import title
 
 _RECIPE = re.compile(r"(?P<architecture>.+)-(?P<hash>[0-9a-f]{12})(@(?P<step>\d+))?")
-_FURTHER = ("optimiser", "lr", "length", "tune", "start", "stage", "grid", "from", "to", "epoch")
+_FURTHER = ("optimiser", "lr", "length", "tune", "stage", "start", "grid", "from", "to", "epoch")
 """Columns that tell models apart whose names would be the same."""
 
 

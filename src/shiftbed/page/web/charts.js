@@ -79,9 +79,12 @@ function namesOfLines(host, lines) {
 
 function curvesChart(host, chart, id) {
   const names = chart.curves.map((curve) => curve.name);
-  const keys = [...new Set(chart.curves.map((curve) => curve.group || curve.name))];
-  const styles = new Map(chart.curves.map((curve) => [curve.name, CYCLE[keys.indexOf(curve.group || curve.name) % CYCLE.length]]));
-  if (names.length > 1) host.append(legend(names, styles));
+  const reference = (curve) => curve.dashed && !curve.points;
+  const keys = [...new Set(chart.curves.filter((curve) => !reference(curve)).map((curve) => curve.group || curve.name))];
+  const ofKinds = keys.every((key) => KINDS.includes(key));
+  const lookOf = (key) => (ofKinds ? looks(keys).get(key) : CYCLE[keys.indexOf(key) % CYCLE.length]);
+  const styles = new Map(chart.curves.map((curve) => [curve.name, reference(curve) ? [ink("muted"), "dash"] : lookOf(curve.group || curve.name)]));
+  if (names.length > 1) host.append(legend(names, styles, ofKinds ? KIND_NAMES : {}));
   const ends = (curve) => [curve.y, curve.low ?? [], curve.high ?? []];
   const behind = chart.behind ?? { title: "", names: [], x: [], y: [] };
   const grey = [ink("muted"), "circle"];

@@ -72,6 +72,7 @@ const MARKERS = {
   down: (c, x, y, r) => polygon(c, x, y - 0.15 * r, 1.2 * r, 3, 90),
   diamond: (c, x, y, r) => polygon(c, x, y, 1.25 * r, 4, 0),
   pentagon: (c, x, y, r) => polygon(c, x, y, 1.15 * r, 5, -90),
+  dash: (c, x, y, r) => c.rect(x - 1.4 * r, y - 0.2 * r, 2.8 * r, 0.4 * r),
   cross(c, x, y, r) {
     for (const side of [-1, 1]) {
       c.moveTo(x - r, y - side * r);

@@ -273,18 +273,25 @@ class Space extends Canvas {
     c.textAlign = "center";
     c.textBaseline = "middle";
     const along = [(t) => [t, -0.58, -0.5], (t) => [0.58, t, -0.5], (t) => [-0.56, -0.56, t]];
+    const taken = [];
+    const write = (text, x, y) => {
+      const at = this.kept(c, text, x);
+      c.fillText(text, at, y);
+      taken.push([at, y, c.measureText(text).width / 2]);
+    };
     axes.forEach((axis, k) => {
       for (const [at, text] of axis.ticks(axis.low, axis.high, 5)) {
         const t = (at - axis.low) / (axis.high - axis.low) - 0.5;
-        if (t < -0.5 || t > 0.5) continue;
-        const [x, y] = this.view(along[k](t));
-        c.fillText(text, this.kept(c, text, x), y);
+        if (t >= -0.5 && t <= 0.5) write(text, ...this.view(along[k](t)));
       }
-      const [x, y] = this.view(k === 2 ? [-0.56, -0.56, 0.6] : along[k](0).map((v, j) => (j === 2 ? v : v * 1.28)));
+    });
+    c.fillStyle = ink("ink");
+    axes.forEach((axis, k) => {
       const title = fitText(c, axis.title, 220);
-      c.fillStyle = ink("ink");
-      c.fillText(title, this.kept(c, title, x), y);
-      c.fillStyle = ink("muted");
+      const half = c.measureText(title).width / 2;
+      const clear = ([x, y]) => taken.every(([a, b, w]) => Math.abs(this.kept(c, title, x) - a) > half + w + 4 || Math.abs(y - b) > 14);
+      const places = [1.28, 1.4, 1.55, 1.7].map((far) => this.view(k === 2 ? [-0.56, -0.56, far - 0.68] : along[k](0).map((v, j) => (j === 2 ? v : v * far))));
+      write(title, ...(places.find(clear) ?? places[0]));
     });
   }
 
