@@ -23,6 +23,7 @@ from typing import Any
 
 from shiftbed.analysis.consistency import FrameSets, frame_sets
 from shiftbed.errors import InputError
+from shiftbed.labels.steps import MOST_CLASSES
 from shiftbed.places import local
 from shiftbed.reading.files import read_file
 
@@ -106,7 +107,7 @@ def read_frame_files(paths: Iterable[str | Path]) -> FrameFiles:
     for path, value in read:
         by_kind.setdefault(_kind(path, value), []).append((path, value))
     if "anchors" in by_kind:
-        return _ytbb(by_kind)
+        return _bounded(_ytbb(by_kind))
     frames = {
         frame_key(anchor): tuple(map(frame_key, own))
         for _, value in by_kind.get("frames", [])
@@ -120,7 +121,15 @@ def read_frame_files(paths: Iterable[str | Path]) -> FrameFiles:
     if not frames or not labels:
         lacking = "{anchor: [frames]}" if labels else "{frame: [labels]}"
         raise InputError(f"{', '.join(str(p) for p, _ in read)}: also give the file of {lacking}")
-    return FrameFiles(frames=frames, labels=labels)
+    return _bounded(FrameFiles(frames=frames, labels=labels))
+
+
+def _bounded(files: FrameFiles) -> FrameFiles:
+    for frame, own in files.labels.items():
+        for label in own:
+            if abs(label) >= MOST_CLASSES:
+                raise InputError(f"the label of {frame!r}, {label}, is no class")
+    return files
 
 
 def _read(path: Path) -> Any:
@@ -149,7 +158,7 @@ def _kind(path: Path, value: Any) -> str:
             raise InputError(f"{path}: annotations need a key and numbers of labels")
         return "pairs" if any("," in row["key"] for row in rows) else "anchors"
     if isinstance(value, dict) and value:
-        if all(isinstance(v, str) and k.isdigit() for k, v in value.items()):
+        if all(isinstance(v, str) and k.isdecimal() and len(k) < 10 for k, v in value.items()):
             return "names"
         flat = [one for own in value.values() for one in (own if isinstance(own, list) else [None])]
         if all(isinstance(one, str) for one in flat):

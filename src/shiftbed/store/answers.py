@@ -64,6 +64,8 @@ def _together(
     first = [one.part for one in pieces[0]]
     if not first or any([one.part for one in some] != first for some in pieces):
         return None
+    if any(one.checksum is None for some in pieces for one in some):
+        return None
     packed = [one.packed for some in pieces for one in some]
     if any(packed) and not all(packed):
         return None
