@@ -210,12 +210,17 @@ def cluster() -> Iterator[tuple[str, int]]:
     """A Ray cluster of two processors: its address, and the process that has started it."""
     command = [sys.executable, "-c", CLUSTER]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, **pipes) as made:
-        assert made.stdout is not None
-        try:
-            yield made.stdout.readline().strip(), made.pid
-        finally:
-            made.communicate()
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # known to nobody else
+        own = os.environ | {"RAY_TMPDIR": folder}
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=own, **pipes) as made:
+            assert made.stdout is not None
+            try:
+                address = made.stdout.readline().strip()
+                if not address:
+                    raise SystemExit("no Ray cluster can be started here")
+                yield address, made.pid
+            finally:
+                made.communicate()
 
 
 def kill_a_worker(head: int, rng: random.Random) -> bool:
