@@ -220,6 +220,17 @@ def test_bad_input_gets_one_line(folder, arguments, message):
     assert message in line
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [["imagos"], ["images", "--batch-size", "0"]],
+)
+def test_a_refused_evaluation_leaves_no_store(folder, wrong):
+    model = "python:colour_models:colours"
+    done = shiftbed(folder, "eval", model, *wrong, "--store", "refused", *SMALL)
+    assert done.returncode == 2, done.stdout
+    assert not (folder / "refused").exists()
+
+
 SMALL = COLOURS[5:]
 
 

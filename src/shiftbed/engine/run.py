@@ -147,21 +147,21 @@ def run_spec(
     for setting in spec.settings:
         if setting.perturb is not None:
             setting.perturb.load()
-    store = opened_store(spec.store)
+    given = check_options(spec.options) | check_options(options)
+    store, summary = opened_store(spec.store), Summary()
     if runner != "local":
         _can_travel(spec)
+    if broken := _none_opens(spec):  # nothing is written
+        summary.failed = {(one.name, id): why for id, why in broken.items() for one in spec.models}
+        return summary
     with store.files.lock(alone=False):  # nobody cleans up meanwhile
         if describe:
             store.write_about(_about(spec, store.about()))
-        summary = Summary()
         cells, broken = plan(spec, store, fresh=fresh)
         cells = cells[first::step]
-        for name, why in broken.items():
-            for model in spec.models:
-                summary.failed[model.name, name] = why
+        summary.failed |= {(one.name, id): why for id, why in broken.items() for one in spec.models}
         announce([cell for cell in cells if cell.missing])
         clock = time.perf_counter()
-        given = check_options(spec.options) | check_options(options)
         if not fresh:
             cells = _same_models(store, cells, given, summary, same)
         cells = _with_backbones(cells, given)
@@ -195,6 +195,20 @@ def run_spec(
         summary.seconds = time.perf_counter() - clock
     settle(store)
     return summary
+
+
+def _none_opens(spec: RunSpec) -> dict[str, str]:
+    """Why no setting can be opened, by its id; empty as soon as one can."""
+    from shiftbed.engine.open_setting import open_setting
+
+    why: dict[str, str] = {}
+    for setting in spec.settings:
+        try:
+            open_setting(setting)
+            return {}
+        except InputError as error:
+            why[setting.id] = str(error)
+    return why
 
 
 class _Shared:
