@@ -90,22 +90,21 @@ def judged(bed: Testbed, shift: str) -> Trajectories:
 
 
 def _parts(bed: Testbed, found: Trajectories) -> Parts:
-    """Peaks where the other half of the runs have theirs."""
+    """Peaks where the other half of the runs have theirs, of two common checkpoints at least."""
     parts: Parts = {}
     for (kind,), own in found.checkpoints.group_by(["kind_of_run"], maintain_order=True):
         wide = own.pivot("run", index="step", values="effective").drop_nulls().sort("step")
         runs = [name for name in wide.columns if name != "step"]
-        if len(runs) < 2 or len(wide) < 2:
+        if len(runs) < 2:
             continue
-        steps = wide["step"].to_numpy()
-        chosen = held_out_peak(wide.drop("step").to_numpy().T, steps=steps).chosen
+        steps, chosen = wide["step"].to_numpy(), None
+        if len(wide) > 1:
+            chosen = held_out_peak(wide.drop("step").to_numpy().T, steps=steps).chosen
         for number, run in enumerate(runs):
             rows = own.filter(run=run)
-            at = {
-                "start": rows["step"].min(),
-                "peak": chosen[number % 2],
-                "final": rows["step"].max(),
-            }
+            at = {"final": rows["step"].max()}
+            if chosen is not None:
+                at |= {"start": rows["step"].min(), "peak": chosen[number % 2]}
             for part, step in at.items():
                 (model,) = rows.filter(step=step)["model"]
                 parts.setdefault(str(kind), {}).setdefault(part, []).append(bed.model_index(model))
@@ -125,7 +124,7 @@ def _along(answers: Answers, parts: Parts, ran: set[str]) -> Rows:
     rows: Rows = []
 
     def add(what: str, where: str, claim: str, *sides: tuple[str, str, str | None]) -> None:
-        if not all(kind in parts for kind, _, _ in sides):
+        if not all(part in parts.get(kind, {}) for kind, part, _ in sides):
             there = all(kind in ran for kind, _, _ in sides)
             rows.append(row(what, where, claim, None) | {"verdict": BELOW if there else NOT_RUN})
             return
