@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shiftbed as sb
-from shiftbed.engine.cell import identity
+from shiftbed.engine.identity import identity
 from shiftbed.engine.plan import ModelSpec
 from shiftbed.evaluation.models.dependencies import code_files, dependencies
 from shiftbed.store import PredictionStore

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from shiftbed.engine.cell import identity
+from shiftbed.engine.identity import identity
 from shiftbed.engine.plan import PART, ModelSpec, ranges
 from shiftbed.engine.run import plan, run_spec
 from shiftbed.engine.testbed_file import read_testbed_toml

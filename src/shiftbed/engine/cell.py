@@ -4,20 +4,17 @@ The only place where a model meets images for the store: runs, single evaluation
 training, mixes of weights and the pipeline check all end here.
 """
 
-import hashlib
 import json
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.engine.class_names import how_matched, matched
+from shiftbed.engine.identity import depends_on, identity, unknowable
 from shiftbed.engine.open_setting import Kept, OpenSetting, open_setting
 from shiftbed.engine.plan import (
     DEFAULTS,
@@ -34,16 +31,12 @@ from shiftbed.engine.shared_backbone import answered, on_shared, part_features, 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.backends import Backend, choose_backend, with_halving
 from shiftbed.evaluation.models import Model, TorchModel, resolve
-from shiftbed.evaluation.models.checkpoints import digest
-from shiftbed.evaluation.models.dependencies import dependencies, watched
+from shiftbed.evaluation.models.dependencies import watched
 from shiftbed.evaluation.perturbations import NotApplicable, Perturbing
 from shiftbed.evaluation.predict import Pixels, part_of, predict_part
 from shiftbed.labels import LabelPolicy
-from shiftbed.places import local
 from shiftbed.store import PredictionStore, StoredTestSet
 from shiftbed.store.compact import expand
-
-FILES = ("onnx", "torch", "sklearn")
 
 
 def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> Done:
@@ -222,90 +215,6 @@ def check_applicable(
     perturb.on(model, policy)
     if stored.label_sets is not None:
         raise NotApplicable(f"{perturb.record.id} needs one label per image, not sets of labels")
-
-
-def identity(
-    model: ModelSpec,
-    options: Mapping[str, Any],
-    perturb: Perturbing | None = None,
-    *,
-    whole: bool = True,
-) -> str | None:
-    """SHA-256 of what the model is, so that predictions of another are never taken for its own.
-
-    Of an open model its content; else of its line, its options and the contents of all files that
-    its answers depend on: weights, external data, the source of ``python:`` code and what that
-    imports from beside it. Folders do not matter; a changed file, preprocessing or precision does,
-    and so does anything about the perturbation (its seed, its steps). None where it cannot be known
-    (a bare function). ``whole=False`` is what earlier versions kept, without code and files that
-    keys name.
-    """
-    if "identity" in model.details:
-        return str(model.details["identity"])
-    if isinstance(model.source, Model):
-        if model.source.fingerprint is None:
-            return None
-        parts: list[Any] = ["object", model.source.fingerprint]
-    else:
-        given = {k: v for k, v in model.options.items() if k not in ("weights", "trusted")}
-        given.setdefault("preprocessing", options.get("preprocessing"))
-        given["precision"] = options.get("precision", "float32")
-        prefix, _, rest = model.source.partition(":")
-        name, _, query = rest.partition("?")
-        contents = [_digest(name)] if prefix in FILES else [name]
-        if "weights" in model.options:
-            contents.append(_digest(str(model.options["weights"])))
-        parts = [prefix, contents, query, given]
-    others = depends_on(model) if whole else {}
-    if others:
-        parts.append({"files": others})
-    if perturb is not None:
-        parts.append(perturb.describe())
-    text = json.dumps(parts, sort_keys=True, default=str)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def depends_on(model: ModelSpec) -> dict[str, str]:
-    """SHA-256 by name of the files that a model depends on besides its own and its weights."""
-    found = dependencies(model.source if isinstance(model.source, str) else model.source.spec or "")
-    for key in ("classes", "templates"):
-        given = model.options.get(key)
-        if isinstance(given, str | Path) and (file := local(given)).is_file():
-            found[f"{key}: {file.name}"] = digest(file)
-    return found
-
-
-def unknowable(model: ModelSpec) -> str | None:
-    """Why it cannot be known what a model is before it is opened; None where it can.
-
-    Weights are known by content, a line by the files behind it; code of this process is not.
-    """
-    source = model.source
-    if "identity" in model.details or not isinstance(source, Model) or source.spec is not None:
-        return None
-    if source.fingerprint is None:
-        return "it is a function of this process"
-    if isinstance(source, TorchModel):
-        for part in source.module.modules():
-            if not _installed(type(part).__module__):
-                return f"the code of its class {type(part).__name__} is of this process"
-    return None
-
-
-@lru_cache(maxsize=4096)
-def _installed(module: str) -> bool:
-    """Whether a module belongs to an installed package, whose version is in the record."""
-    top = module.partition(".")[0]
-    if top in sys.stdlib_module_names or top == "shiftbed":
-        return top != "__main__"
-    file = getattr(sys.modules.get(top), "__file__", None) or ""
-    return bool({"site-packages", "dist-packages"} & set(Path(file).parts))
-
-
-def _digest(path: str) -> str:
-    """Hash of a file's bytes; of its name where it cannot be read (opening it will say why)."""
-    file = local(path)
-    return digest(file) if file.is_file() else file.name
 
 
 _models = Kept()

@@ -8,13 +8,11 @@ from itertools import chain, islice
 from typing import Any
 
 from shiftbed.engine.on_ray import on_ray
-from shiftbed.engine.perturbed_settings import difference
 from shiftbed.engine.plan import (
     DEFAULTS,
     WARNING,
     CellPlan,
     Done,
-    ModelSpec,
     RunSpec,
     Task,
     TestSetSpec,
@@ -24,11 +22,11 @@ from shiftbed.engine.plan import (
     tasks,
 )
 from shiftbed.engine.runners import in_process, in_processes
+from shiftbed.engine.sharing import SharedCells
 from shiftbed.errors import InputError, unknown
 from shiftbed.foreign_code import check_code
 from shiftbed.places import path_of, url_of
 from shiftbed.store import PredictionStore
-from shiftbed.store.claims import Claims
 from shiftbed.store.compact import Overview, finish_cell, is_in_place, settle, tidy
 from shiftbed.store.store import not_in
 
@@ -163,7 +161,9 @@ def run_spec(
         announce([cell for cell in cells if cell.missing])
         clock = time.perf_counter()
         if not fresh:
-            cells = _same_models(store, cells, given, summary, same)
+            from shiftbed.engine.identity import same_models
+
+            cells = same_models(store, cells, given, summary.failed, same)
         cells = _with_backbones(cells, given)
         ready = _prepare(store, cells, given, summary, fresh, same)
         kept = spec.store
@@ -176,7 +176,7 @@ def run_spec(
                 _finish(store, cell, summary)
         gpus = not str(given.get("device", "cpu")).startswith("cpu")
         run = _runner(runner, workers, address, gpus)
-        shared = _Shared(store, ready, lambda cell: tasks(cell, kept, given))
+        shared = SharedCells(store, ready, lambda cell: tasks(cell, kept, given))
         with shared.claims.kept():
             shared.announce()
             while shared.waiting:
@@ -209,77 +209,6 @@ def _none_opens(spec: RunSpec) -> dict[str, str]:
         except InputError as error:
             why[setting.id] = str(error)
     return why
-
-
-class _Shared:
-    """The cells of a run, which other runs on the same store may be at work on as well.
-
-    A cell is claimed when its first task is given out. One that another run has claimed waits until
-    that run has completed it, or is dead.
-    """
-
-    def __init__(
-        self,
-        store: PredictionStore,
-        cells: list[CellPlan],
-        cut: Callable[[CellPlan], Iterable[Task]],
-    ) -> None:
-        self.store, self.cut = store, cut
-        self.waiting = {cell.key: cell for cell in cells}
-        self.claims = Claims(store.files)
-        self.left: Counter[tuple[str, str]] = Counter()
-        self.finished: list[tuple[str, str]] = []
-
-    def announce(self) -> None:
-        """A claim for the run itself: that others are at work is seen by one listing, always."""
-        if not self.store.in_memory and self.waiting:
-            self.claims.take(f"run {self.claims.owner}")
-
-    def tasks(self) -> Iterator[Task]:
-        """Tasks of the cells that can be claimed now, each when it is asked for."""
-        for key, cell in list(self.waiting.items()):
-            if not self.store.in_memory and not self.claims.take(_claim(key)):
-                continue
-            del self.waiting[key]
-            found = self._now(cell) if self.claims.others else cell
-            todo = list(self.cut(found))
-            self.left[key] = len(todo)
-            if not todo:
-                self.finished.append(key)
-                self.release(key)
-            yield from todo
-
-    def _now(self, cell: CellPlan) -> CellPlan:
-        """The cell with what is missing now: another run may have done some of it, or all."""
-        record, there = self.store.cell(*cell.key) or {}, self.store.there(*cell.key)
-        if record.get("status") == "complete" and not record.get("unreadable"):
-            return replace(cell, missing=())
-        again = [part for part in cell.missing if part in there] if record else []
-        missing = {*not_in(ranges(cell.n), there), *again}
-        return replace(cell, missing=tuple(sorted(missing)))
-
-    def is_last(self, key: tuple[str, str]) -> bool:
-        """Whether a task that is done was the last of its cell."""
-        self.left[key] -= 1
-        return not self.left[key]
-
-    def release(self, key: tuple[str, str]) -> None:
-        self.claims.release(_claim(key))
-
-    def done_elsewhere(self) -> list[tuple[str, str]]:
-        """Cells that another run has completed since this was last asked."""
-        if self.waiting:
-            for one in self.store.cells():
-                key = one["model"], one["setting"]
-                if key in self.waiting and one.get("status") == "complete":
-                    del self.waiting[key]
-                    self.finished.append(key)
-        found, self.finished = self.finished, []
-        return found
-
-
-def _claim(key: tuple[str, str]) -> str:
-    return f"{key[0]} on {key[1]}"
 
 
 def shard_of(text: str | None) -> tuple[int, int]:
@@ -339,67 +268,6 @@ def _runner(
     if name == "processes":
         return lambda todo, hear: in_processes(todo, hear, workers=workers, threads=1)
     return lambda todo, hear: on_ray(todo, hear, workers=workers, address=address, gpus=gpus)
-
-
-def _same_models(
-    store: PredictionStore,
-    cells: list[CellPlan],
-    options: dict[str, Any],
-    summary: Summary,
-    same: bool,
-) -> list[CellPlan]:
-    """Leave out cells whose predictions are, or may be, of another model under the same name."""
-    from shiftbed.engine.cell import depends_on, identity, unknowable
-
-    models = {cell.model.name: cell.model for cell in cells}
-    known = {name: identity(model, options) for name, model in models.items()}
-    doubts = {name: unknowable(model) for name, model in models.items()}
-    kept = []
-    for cell in cells:
-        record = None if cell.new else store.cell(*cell.key)
-        if record is None or "backend" not in record:
-            kept.append(cell)
-            continue
-        perturb, model = cell.setting.perturb, cell.model
-        details = None if perturb is None else perturb.describe()
-        own = known[model.name] if perturb is None else identity(model, options, perturb)
-        if "identity" in record and _earlier(record, model):
-            own = identity(model, options, perturb, whole=False)
-        doubt = doubts[model.name] or record.get("identity_unknown")
-        if record.get("identity") not in (None, own):
-            if record.get("perturbation") != details:
-                summary.failed[cell.key] = (
-                    f"the store has predictions in a setting called {cell.key[1]!r} with another "
-                    f"seed or other options of the perturbation ({difference(record, details)}); "
-                    "give this one another id"
-                )
-                continue
-            changed = _changed(record.get("depends_on") or {}, depends_on(model))
-            summary.failed[cell.key] = (
-                f"the store has predictions of another model called {model.name!r} ({changed}); "
-                "give this one another name, or compute it again with --fresh (fresh=True)"
-            )
-        elif doubt and not same and store.parts(*cell.key):
-            summary.failed[cell.key] = (
-                f"the store has predictions, and it cannot be known if they are this model's: "
-                f"{doubt}; --same (same=True) takes them, --fresh (fresh=True) computes them again"
-            )
-        else:
-            kept.append(cell)
-    return kept
-
-
-def _earlier(record: dict[str, Any], model: ModelSpec) -> bool:
-    """Whether a record's identity is as earlier versions made it: without code, or of objects."""
-    return "depends_on" not in record or (model.spec is None and not record["depends_on"])
-
-
-def _changed(then: dict[str, str], now: dict[str, str]) -> str:
-    """What differs of the files that a model depends on, in a few words."""
-    names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-    if not names:
-        return "other weights, options or preprocessing"
-    return f"changed: {', '.join(names[:3])}" + (f" and {len(names) - 3} more" * (len(names) > 3))
 
 
 _ALONE = ("timm", "torchvision", "open_clip", "hf", "onnx", "sklearn")
