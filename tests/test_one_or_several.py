@@ -27,7 +27,7 @@ def test_annotations_say_what_one_is():
     ) -> tuple[object, ...]:
         return names, sizes, places, both, mean, holes
 
-    edge = takes_one_for_several(function, __name__)
+    edge = takes_one_for_several(function)
     assert edge("a", 3, Path("x"), "whole", 0.5, "h") == (
         *(("a",), (3,), (Path("x"),), "whole", 0.5, ("h",)),
     )
@@ -41,7 +41,7 @@ def test_functions_without_lists_stay_themselves():
     def function(name: str) -> str:
         return name
 
-    assert takes_one_for_several(function, __name__) is function
+    assert takes_one_for_several(function) is function
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -97,6 +97,7 @@ def test_two_writers_one_killed_with_faults_equal_a_local_store(
     put(f"{bucket}/bed", path.parent, "testbed.toml", "a.npz", "b.npz")
     given = {"PYTHONPATH": f"{path.parent}:{os.environ.get('PYTHONPATH', '')}"}
     monkeypatch.syspath_prepend(str(path.parent))
+    monkeypatch.delitem(sys.modules, "plain_models", raising=False)  # another test's
     sb.run(path, allow_code=True)
     faults = Faults(busy=0.05, slow=0.05, cut=0.05)
     with before(server, faults) as port:

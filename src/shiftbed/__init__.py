@@ -32,7 +32,8 @@ def __getattr__(name: str) -> Any:
         return import_module("shiftbed.evaluation.attacks")
     found = getattr(import_module(_MODULE[name]), name)
     if isinstance(found, FunctionType):
-        found = import_module("shiftbed.one_or_several").takes_one_for_several(found, __name__)
+        found = import_module("shiftbed.one_or_several").takes_one_for_several(found)
+        setattr(import_module(found.__module__), name, found)  # where pickle looks for it
     globals()[name] = found
     return found
 

@@ -14,7 +14,7 @@ R = TypeVar("R")
 _SEVERAL = (Sequence, Iterable, Collection)
 
 
-def takes_one_for_several(function: Callable[P, R], module: str) -> Callable[P, R]:
+def takes_one_for_several(function: Callable[P, R]) -> Callable[P, R]:
     """The function, with one value alone accepted wherever it takes a sequence of such values.
 
     Which parameters these are, and what one value is, is said by their annotations; what a
@@ -22,7 +22,7 @@ def takes_one_for_several(function: Callable[P, R], module: str) -> Callable[P, 
 
     >>> def joined(names: Sequence[str], sizes: Sequence[int] | None = None) -> str:
     ...     return "+".join(names) + "".join(f"({size})" for size in sizes or ())
-    >>> takes_one_for_several(joined, __name__)("val", sizes=3)
+    >>> takes_one_for_several(joined)("val", sizes=3)
     'val(3)'
     """
     signature = inspect.signature(function)
@@ -46,7 +46,6 @@ def takes_one_for_several(function: Callable[P, R], module: str) -> Callable[P, 
                 given.arguments[name] = (value,)
         return function(*given.args, **given.kwargs)
 
-    edge.__module__, edge.__qualname__ = module, function.__name__  # found there by pickle
     return edge
 
 
