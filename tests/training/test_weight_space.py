@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 import torch
+from polars.testing import assert_frame_equal
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models import model
@@ -39,7 +40,8 @@ def test_two_files_of_one_python_network_give_their_two_accuracies(lines, folder
     assert not (folder / "interpolated").exists()
     again = interpolate(*lines, own.shades(), alphas=[0, 1])
     for name in ("right-to-wrong@0", "right-to-wrong@1"):
-        assert again.store.read(name, "seen").equals(ends.store.read(name, "seen"))
+        one, other = (found.store.read(name, "seen") for found in (again, ends))
+        assert_frame_equal(one, other, rel_tol=1e-4)  # the number of threads changes last bits
 
 
 def test_modules_models_and_state_dicts_are_the_same_as_their_files(lines):
