@@ -15,7 +15,7 @@ c, which is reported with it.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +34,8 @@ TILE = 1 << 16
 """Words of a tile, 512 KiB: larger leaves the cache, smaller keeps threads waiting in turn."""
 LONGEST = 1 << 11
 """Words of a row that are taken at once, so that a tile has several rows."""
+AT_ONCE = 1 << 24
+"""Answers that are compared at once with those of one model."""
 _LANES = 255
 """Bytes of 0 or 1 that can be added up in a byte."""
 _EVEN = np.uint64(0x00FF00FF00FF00FF)
@@ -117,6 +119,22 @@ def same_counts(classes: NDArray[np.integer[Any]], *, threads: int | None = None
     narrow = _narrow(classes)
     out = _upper(_equal_tile, narrow, 128, 8 * 8 * _LANES, threads)
     out[np.diag_indices(len(classes))] = classes.shape[1]
+    return out
+
+
+def same_with(classes: NDArray[np.integer[Any]], rows: Sequence[int]) -> Counts:
+    """(R, M): the same of some of the models with all of them.
+
+    >>> same_with(np.array([[0, 3, 5], [0, 4, 5]]), [1]).tolist()
+    [[2, 3]]
+    """
+    narrow = _narrow(classes)
+    out = np.zeros((len(rows), len(classes)), dtype=np.int64)
+    step = max(1, AT_ONCE // max(1, len(classes)))
+    for at in range(0, narrow.shape[1], step):
+        block = narrow[:, at : at + step]
+        for i, row in enumerate(rows):
+            out[i] += np.count_nonzero(block == block[row], axis=1)
     return out
 
 

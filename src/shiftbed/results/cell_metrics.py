@@ -1,6 +1,9 @@
-"""The metrics of cells: what each needs of the predictions kept, and what it is of many at once."""
+"""The metrics of cells: what each needs of the predictions kept, and what it is of many at once.
 
-from collections.abc import Callable
+Values first, with what an interval at any level needs; intervals afterwards, of all of them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +25,8 @@ from shiftbed.store import StoredTestSet, right_together
 
 Floats = NDArray[np.float64]
 Found = list[dict[str, Any]]
-"""Of each cell: value, low, high and note, as far as there are any."""
+"""Of each cell: value and note, as far as there are any; ``counted`` of a share of n examples, the
+``spread`` of a mean over them."""
 NEEDS = {
     "top1": ["class_1"],
     "top5": [f"class_{i}" for i in range(1, 6)],
@@ -72,7 +76,7 @@ def whole_cells(frame: pl.DataFrame, test_set: StoredTestSet) -> Cells | None:
     return Cells(right=right, labels=test_set.labels, groups=groups, frame=frame)
 
 
-def values_of(metric: str, cells: Cells, level: float) -> Found:
+def values_of(metric: str, cells: Cells) -> Found:
     """A metric of each cell; a reason instead where its columns or examples lack."""
     k = len(cells.right)
     if lacking := sorted(set(NEEDS[metric]) - set(cells.frame.columns)):
@@ -80,55 +84,66 @@ def values_of(metric: str, cells: Cells, level: float) -> Found:
         return [{"note": why}] * k
     if not cells.n:
         return [{"note": "no example could be read and has a label"}] * k
-    return _VALUE[metric](cells, level)
+    return _VALUE[metric](cells)
 
 
-def _counted(right: NDArray[np.bool_], level: float) -> Found:
-    value = right.mean(axis=1)
-    low, high = clopper_pearson(value, right.shape[1], level)
-    ends = zip(value.tolist(), low.tolist(), high.tolist(), strict=True)
-    return [{"value": v, "low": a, "high": b, "note": ""} for v, a, b in ends]
+def with_intervals(rows: Sequence[Mapping[str, Any]], level: float) -> Iterator[dict[str, Any]]:
+    """Rows of values with their intervals: exact of shares, Gaussian of means."""
+    shares = [(row["value"], row["n"]) for row in rows if row.get("counted")]
+    values, sizes = np.array(shares, dtype=np.float64).reshape(-1, 2).T
+    exact = zip(*(end.tolist() for end in clopper_pearson(values, sizes, level)), strict=True)
+    z = float(ndtri(0.5 + level / 2))
+    for row in rows:
+        plain = {name: one for name, one in row.items() if name not in ("counted", "spread")}
+        if row.get("counted"):
+            low, high = next(exact)
+            plain |= {"low": low, "high": high}
+        elif row.get("spread") is not None:
+            half = z * row["spread"] / float(np.sqrt(row["n"]))
+            plain |= {"low": row["value"] - half, "high": row["value"] + half}
+        yield plain
 
 
-def _means(values: Floats, means: Floats, level: float) -> Found:
-    """Means over examples with their Gaussian intervals; a cell with NaN has no single labels."""
-    n = values.shape[1]
-    half = np.zeros(len(values))
-    if n > 1:
-        half = float(ndtri(0.5 + level / 2)) * values.std(axis=1, ddof=1) / np.sqrt(n)
-    note = "Gaussian interval" if n > 1 else "no interval from one example"
-    found: Found = []
-    for value, own in zip(means.tolist(), half.tolist(), strict=True):
-        ends = {"low": value - own, "high": value + own} if n > 1 else {}
-        found.append(_UNLABELLED if np.isnan(value) else {"value": value, "note": note, **ends})
-    return found
+def _counted(right: NDArray[np.bool_]) -> Found:
+    return [{"value": v, "counted": True, "note": ""} for v in right.mean(axis=1).tolist()]
 
 
-def _top5(cells: Cells, level: float) -> Found:
+def _means(values: Floats, means: Floats) -> Found:
+    """Means over examples; a cell with NaN has no single labels."""
+    if values.shape[1] < 2:
+        known = [{"value": v, "note": "no interval from one example"} for v in means.tolist()]
+    else:
+        spread = values.std(axis=1, ddof=1).tolist()
+        pairs = zip(means.tolist(), spread, strict=True)
+        known = [{"value": v, "spread": s, "note": "Gaussian interval"} for v, s in pairs]
+    return [_UNLABELLED if np.isnan(one["value"]) else one for one in known]
+
+
+def _top5(cells: Cells) -> Found:
     right = np.zeros(cells.right.shape, dtype=bool)
     for i in range(1, 6):
         right |= cells.classes(f"class_{i}") == cells.labels
-    return _counted(right, level)
+    return _counted(right)
 
 
-def _nll(cells: Cells, level: float) -> Found:
+def _nll(cells: Cells) -> Found:
     p = cells.numbers("label_prob")
     floor = float(np.finfo(np.float32).tiny)
-    return _means(-np.log(np.maximum(p, floor)), negative_log_likelihood(p), level)
+    return _means(-np.log(np.maximum(p, floor)), negative_log_likelihood(p))
 
 
-def _brier(cells: Cells, level: float) -> Found:
+def _brier(cells: Cells) -> Found:
     p, squares = cells.numbers("label_prob"), cells.numbers("sum_squares")
-    return _means(squares - 2 * p + 1, brier(p, squares), level)
+    return _means(squares - 2 * p + 1, brier(p, squares))
 
 
-def _ece(cells: Cells, level: float) -> Found:
+def _ece(cells: Cells) -> Found:
     values = calibration_error(cells.numbers("prob_1"), cells.right)
     return [{"value": v, "note": "10 left-closed bins; no interval"} for v in values.tolist()]
 
 
-def _worst(kind: str) -> Callable[[Cells, float], Found]:
-    def value(cells: Cells, level: float) -> Found:
+def _worst(kind: str) -> Callable[[Cells], Found]:
+    def value(cells: Cells) -> Found:
         groups = cells.labels if kind == "class" else cells.groups
         if groups is None:
             return [{"note": "not computable: this test set has no groups"}] * len(cells.right)
@@ -136,18 +151,17 @@ def _worst(kind: str) -> Callable[[Cells, float], Found]:
         order = np.argsort(sizes, kind="stable")  # of equally bad ones the smallest
         at = order[accuracy[:, order].argmin(axis=1)]
         lowest, n = accuracy[np.arange(len(at)), at], sizes[at]
-        low, high = clopper_pearson(lowest, n, level)
         said = f"the lowest of {len(names)}; interval not adjusted for that"
-        columns = (names[at].tolist(), lowest.tolist(), low.tolist(), high.tolist(), n.tolist())
+        columns = (names[at].tolist(), lowest.tolist(), n.tolist())
         return [
-            {"value": v, "low": a, "high": b, "n": size, "note": f"{kind} {name}, {said}"}
-            for name, v, a, b, size in zip(*columns, strict=True)
+            {"value": v, "counted": True, "n": size, "note": f"{kind} {name}, {said}"}
+            for name, v, size in zip(*columns, strict=True)
         ]
 
     return value
 
 
-def _disparity(cells: Cells, level: float) -> Found:
+def _disparity(cells: Cells) -> Found:
     gradient = cells.numbers("scale_gradient")
     values = demographic_disparity(cells.classes("class_1"), environments(gradient))
     note = "two inferred environments, closed form; no interval"
@@ -156,8 +170,8 @@ def _disparity(cells: Cells, level: float) -> Found:
     return [_UNLABELLED if lacks else {"value": v, "note": note} for v, lacks in pairs]
 
 
-_VALUE: dict[str, Callable[[Cells, float], Found]] = {
-    "top1": lambda cells, level: _counted(cells.right, level),
+_VALUE: dict[str, Callable[[Cells], Found]] = {
+    "top1": lambda cells: _counted(cells.right),
     "top5": _top5,
     "nll": _nll,
     "brier": _brier,

@@ -17,6 +17,8 @@ from scipy.special import softmax
 from shiftbed.analysis.label_free import negative_entropy
 from shiftbed.errors import InputError, unknown
 from shiftbed.store import PredictionStore, StoredTestSet
+from shiftbed.store.derived import right_answers
+from shiftbed.store.sealing import Damaged
 from shiftbed.testbed import PUBLISHED, Testbed, open_testbed, recognise
 from shiftbed.testbed.stored import called_in
 
@@ -90,11 +92,13 @@ def open_answers(
     *,
     scores: bool = False,
     unlabelled: bool = False,
+    classes: bool = True,
 ) -> JointAnswers:
     """What models answered in one setting of a file, a testbed or a store.
 
     ``setting`` may be left out where there is one. ``scores`` reads confidences too, where a store
-    has them; ``unlabelled`` takes answers without labels.
+    has them; ``unlabelled`` takes answers without labels. Without ``classes``, of a store only who
+    was right, which may be known already.
     """
     if isinstance(source, JointAnswers):
         _chosen("the answers", setting, [source.setting])
@@ -107,6 +111,8 @@ def open_answers(
         )
     found = recognise(source)
     if isinstance(found, PredictionStore):
+        if not classes:
+            return right_from_store(found, setting)
         return answers_from_store(found, setting, scores=scores, unlabelled=unlabelled)
     if isinstance(found, Path) and found.suffix.lower() == ".npz":
         return _from_arrays(found, setting, unlabelled)
@@ -153,20 +159,13 @@ def answers_from_store(
     same; so are examples without labels, unless ``unlabelled`` (then ``right`` is None if any
     example lacks a label, and ``partly`` has those that do not). ``scores`` reads confidences too.
     """
-    test_set = store.test_set(_chosen("the store", setting, store.settings()))
-    names = store.complete_models(test_set.setting, models)
-    if not names or not len(test_set):
-        raise InputError(f"the store has no complete predictions on {test_set.setting!r}")
-    labelled = test_set.judge(np.zeros(len(test_set), dtype=np.int64)).counted
+    test_set, names = _complete(store, setting, models)
+    labelled = test_set.labelled
     bare = unlabelled and not labelled.all()
-    if not bare and not labelled.any():
-        raise InputError(f"setting {test_set.setting!r} has no labels, so nobody is known right")
+    if not bare:
+        _check_labels(test_set)
     classes, readable, found = _read(store, names, test_set, scores)
-    keep = readable if bare else readable & labelled
-    if not keep.any():
-        raise InputError(
-            f"no example of {test_set.setting!r} was read by all of its {len(names)} models"
-        )
+    keep = _kept(readable if bare else readable & labelled, test_set.setting, names)
     if not keep.all():
         found = {name: score[:, keep] for name, score in found.items()}
     right = None
@@ -185,6 +184,54 @@ def answers_from_store(
         kept=keep,
         called=called_in(store),
     )
+
+
+def right_from_store(store: PredictionStore, setting: str | None = None) -> JointAnswers:
+    """The same without the classes answered: what is known of who was right is not read again."""
+    test_set, names = _complete(store, setting, None)
+    _check_labels(test_set)
+    right = np.zeros((len(names), len(test_set)), dtype=bool)
+    keep = test_set.labelled
+    at = {name: i for i, name in enumerate(names)}
+    for name, found in right_answers(store, names, test_set):
+        if isinstance(found, Damaged):
+            raise found
+        right[at[name]], read = found
+        keep = keep if read is None else keep & read
+    keep = _kept(keep, test_set.setting, names)
+    return JointAnswers(
+        setting=test_set.setting,
+        models=tuple(names),
+        classes=None,
+        right=right if keep.all() else right[:, keep],
+        labels=test_set.labels[keep],
+        left_out=int((~keep).sum()),
+        store=store,
+        kept=keep,
+        called=called_in(store),
+    )
+
+
+def _complete(
+    store: PredictionStore, setting: str | None, models: Iterable[str] | None
+) -> tuple[StoredTestSet, list[str]]:
+    """A setting of a store and the models that are complete there."""
+    test_set = store.test_set(_chosen("the store", setting, store.settings()))
+    names = store.complete_models(test_set.setting, models)
+    if not names or not len(test_set):
+        raise InputError(f"the store has no complete predictions on {test_set.setting!r}")
+    return test_set, names
+
+
+def _check_labels(test_set: StoredTestSet) -> None:
+    if not test_set.labelled.any():
+        raise InputError(f"setting {test_set.setting!r} has no labels, so nobody is known right")
+
+
+def _kept(keep: NDArray[np.bool_], setting: str, names: Sequence[str]) -> NDArray[np.bool_]:
+    if not keep.any():
+        raise InputError(f"no example of {setting!r} was read by all of its {len(names)} models")
+    return keep
 
 
 def mean_probabilities(answers: JointAnswers, models: Sequence[str]) -> NDArray[np.float64] | None:

@@ -328,9 +328,8 @@ def _similarity(source: Source, shift: Shift | None, draw: str | None = None) ->
     wanted = _usual(source, shift)
     setting = wanted.source[0]
     if _drawing("similarity", draw, ("dominance", "triplets")) == "triplets":
-        answers = [
-            open_answers(source.store or source.testbed, s) for s in (setting, wanted.target)
-        ]
+        where = source.store or source.testbed
+        answers = [open_answers(where, s, classes=False) for s in (setting, wanted.target)]
         near = triplets(*(one.judged() for one in matched(*answers)))
         return triplet_chart(near, *map(source.testbed.title_of, (setting, wanted.target)))
     results = source.testbed.results.get(setting)

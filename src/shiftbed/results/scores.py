@@ -10,12 +10,20 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from shiftbed.analysis.intervals import check_level, clopper_pearson
+from shiftbed.analysis.intervals import check_level
 from shiftbed.display import Result, Table, between, number, percent, records, schema
 from shiftbed.errors import unknown
-from shiftbed.results.cell_metrics import METRICS, NEEDS, Cells, values_of, whole_cells
+from shiftbed.results.cell_metrics import (
+    METRICS,
+    NEEDS,
+    Cells,
+    values_of,
+    whole_cells,
+    with_intervals,
+)
 from shiftbed.results.chance import flagged
 from shiftbed.store import PredictionStore, StoredTestSet, blocks, read_answers
+from shiftbed.store.derived import Facts
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.store.sealing import Damaged
 from shiftbed.testbed.stored import called_in
@@ -24,6 +32,8 @@ FRACTIONS = ("top1", "top5", "worst_class", "worst_group")
 _SCHEMA = schema(
     "model setting metric: str; value low high: float; n unreadable: int; label_policy note: str"
 )
+_CODE = ("results/scores.py", "results/cell_metrics.py", "analysis/metrics.py")
+"""Files of the package that compute metrics."""
 AT_ONCE = 1 << 23
 """Predictions held in memory when many cells are read together."""
 
@@ -143,18 +153,41 @@ def scores(
         rows += probe_rows(store, probes, models=models, settings=settings, level=level)
     if not wanted:
         return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
-    for test_set, names in _cells(store, models, settings):
-        many = _accuracies(store, names, test_set, level) if wanted == ["top1"] else {}
-        rows += many.values()
-        left = [name for name in names if name not in many]
-        needed = sorted({column for metric in wanted for column in NEEDS[metric]})
-        for some, whole in blocks(store, left, test_set, needed):
-            rows += _score_block(store, some, test_set, wanted, level, whole)
+    found = [
+        row
+        for test_set, names in _cells(store, models, settings)
+        for row in _scored(store, names, test_set, wanted)
+    ]
+    rows += with_intervals(found, level)
     return pl.DataFrame(flagged(store, rows), schema=_SCHEMA, orient="row")
 
 
+def _scored(
+    store: PredictionStore, models: list[str], test_set: StoredTestSet, metrics: list[str]
+) -> Iterator[dict[str, Any]]:
+    """Rows without intervals: of what is known, and of what is then."""
+    facts = Facts(store, test_set, *_CODE)
+    known = facts.of(models, metrics)
+    left = [model for model in models if known.get(model, {}).keys() != set(metrics)]
+    many = _accuracies(store, left, test_set) if metrics == ["top1"] else {}
+    fresh: dict[str, dict[str, dict[str, Any]]] = {one: {"top1": row} for one, row in many.items()}
+    damaged: dict[str, str] = {}
+    needed = sorted({column for metric in metrics for column in NEEDS[metric]})
+    for some, whole in blocks(store, [m for m in left if m not in many], test_set, needed):
+        for model, metric, row in _score_block(store, some, test_set, metrics, whole, damaged):
+            fresh.setdefault(model, {})[metric] = row
+    facts.add(fresh)
+    for model in models:
+        said = {"unreadable": 0, "n": 0, "label_policy": "", "note": damaged.get(model)}
+        own = fresh.get(model) or known.get(model, {})
+        for metric in metrics:
+            yield {"model": model, "setting": test_set.setting, "metric": metric} | (
+                said if model in damaged else own[metric]
+            )
+
+
 def _accuracies(
-    store: PredictionStore, models: list[str], test_set: StoredTestSet, level: float
+    store: PredictionStore, models: list[str], test_set: StoredTestSet
 ) -> dict[str, dict[str, Any]]:
     """Top-1 accuracies of many models of one setting, read together where that is possible."""
     if test_set.label_sets is not None or (test_set.labels < 0).any() or not len(test_set):
@@ -172,12 +205,9 @@ def _accuracies(
         labels = test_set.labels
         if int(labels.max()) <= np.iinfo(best.dtype).max:
             labels = labels.astype(best.dtype)  # narrow numbers are compared much faster
-        value = (best == labels).mean(axis=1)
-        low, high = clopper_pearson(value, len(test_set), level)
-        for model, v, a, b in zip(some, value.tolist(), low.tolist(), high.tolist(), strict=True):
-            row = {"model": model, "setting": test_set.setting, "metric": "top1", "value": v}
-            row |= {"low": a, "high": b, "n": len(test_set), "unreadable": 0}
-            found[model] = row | {"label_policy": test_set.label_policy, "note": ""}
+        common = {"n": len(test_set), "unreadable": 0, "label_policy": test_set.label_policy}
+        for model, value in zip(some, (best == labels).mean(axis=1).tolist(), strict=True):
+            found[model] = {"value": value, "counted": True, "note": ""} | common
     return found
 
 
@@ -215,13 +245,13 @@ def _score_block(
     models: list[str],
     test_set: StoredTestSet,
     metrics: list[str],
-    level: float,
     whole: pl.DataFrame | None,
-) -> Iterator[dict[str, Any]]:
+    damaged: dict[str, str],
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """All at once where every example of every cell counts, else cell by cell."""
     cells = None if whole is None else whole_cells(whole, test_set)
     if cells is not None:
-        yield from _rows(cells, models, test_set.setting, metrics, level, test_set.label_policy)
+        yield from _values(cells, models, metrics, test_set.label_policy)
         return
     n, needed = len(test_set), sorted({c for metric in metrics for c in NEEDS[metric]})
     for i, model in enumerate(models):
@@ -229,23 +259,20 @@ def _score_block(
         try:
             one = read_answers(store, model, test_set, needed, frame)
         except Damaged as error:
-            bare = {"model": model, "setting": test_set.setting, "unreadable": 0, "n": 0}
-            for metric in metrics:
-                yield bare | {"metric": metric, "label_policy": "", "note": str(error)}
+            damaged[model] = str(error)
             continue
         alone = Cells(right=one.right[None], labels=one.labels, groups=one.groups, frame=one.frame)
-        for row in _rows(alone, [model], test_set.setting, metrics, level, one.label_policy):
-            yield row | {"unreadable": one.unreadable}
+        for _, metric, row in _values(alone, [model], metrics, one.label_policy):
+            yield model, metric, row | {"unreadable": one.unreadable}
 
 
-def _rows(
-    cells: Cells, models: list[str], setting: str, metrics: list[str], level: float, policy: str
-) -> Iterator[dict[str, Any]]:
-    found = {metric: values_of(metric, cells, level) for metric in metrics}
-    common = {"setting": setting, "unreadable": 0, "label_policy": policy, "n": cells.n}
-    for i, model in enumerate(models):
-        for metric in metrics:
-            yield {"model": model, "metric": metric, **common, **found[metric][i]}
+def _values(
+    cells: Cells, models: list[str], metrics: list[str], policy: str
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    common = {"unreadable": 0, "label_policy": policy, "n": cells.n}
+    for metric in metrics:
+        for model, found in zip(models, values_of(metric, cells), strict=True):
+            yield model, metric, common | found
 
 
 # --- probes: means over paths with Gaussian intervals (fridovich2022, Section 3) ---

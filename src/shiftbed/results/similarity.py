@@ -19,13 +19,13 @@ from shiftbed.analysis.similarity import (
     mcnemar,
     mean_dominance,
 )
-from shiftbed.analysis.similarity import similarity as count_similarity
 from shiftbed.display import Row, Table, number, p_value, percent, points, records
 from shiftbed.errors import InputError
 from shiftbed.places import url_of
 from shiftbed.results.charts import Charted
 from shiftbed.results.hard_examples import difficulty_table, unsolved_tables
 from shiftbed.results.joint_answers import JointAnswers, Source, matched, open_answers
+from shiftbed.results.pair_counts import pair_counts
 
 if TYPE_CHECKING:
     from shiftbed.figures.charts import Panels
@@ -61,10 +61,10 @@ def similarity(
         raise InputError("--group goes with --difficulty")
     if cone is not None and triplets is None:
         raise InputError("--cone goes with --triplets")
-    answers = open_answers(source, setting)
+    answers = open_answers(source, setting, classes=False)
     answers = answers.of(model) if model else answers
     right = answers.judged()
-    counts = count_similarity(right, answers.classes)
+    counts = pair_counts(answers)
     by_model = model_table(answers.models, counts, level)
     further: dict[str, tuple[str, pl.DataFrame]] = {}
     if unsolved:
@@ -280,7 +280,7 @@ def _closeness(
     setting = isinstance(other, str) and not (
         url_of(name) is not None or Path(name).exists() or name.endswith(".npz")
     )
-    ood = open_answers(source, name) if setting else open_answers(other)
+    ood = open_answers(*((source, name) if setting else (other, None)), classes=False)
     first, second = matched(answers, ood)
     found = triplets(first.judged(), second.judged(), factor=cone, level=level)
     return Closeness(source=first.setting, target=second.setting, triplets=found)

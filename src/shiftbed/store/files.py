@@ -55,6 +55,10 @@ class Files(Protocol):
         """Seconds since a file was written; 0 if that cannot be known."""
         ...
 
+    def version(self, name: str) -> str:
+        """What is another once a file was written to, where that is known without a request."""
+        ...
+
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
         """Held by those who write; ``alone`` by who cleans up, refused while anybody writes."""
         ...
@@ -139,6 +143,9 @@ class LocalFiles:
         except OSError:
             return 0.0
 
+    def version(self, name: str) -> str:
+        return str((self._root / name).stat().st_ctime_ns)
+
     @contextmanager
     def lock(self, *, alone: bool) -> Iterator[None]:
         """By the kernel, on a file ``.lock``: it ends with its process, however that ends."""
@@ -216,6 +223,9 @@ class MemoryFiles:
 
     def age(self, name: str) -> float:
         return 0.0
+
+    def version(self, name: str) -> str:
+        return ""
 
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
         return nullcontext()
@@ -363,6 +373,9 @@ class RemoteFiles:
         except (NotImplementedError, OSError):
             return 0.0
         return max(time.time() - float(written.timestamp()), 0.0)
+
+    def version(self, name: str) -> str:
+        return ""
 
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
         """Object stores have no locks: only the age of a file protects it there."""

@@ -47,9 +47,16 @@ class StoredTestSet:
     """For multi-label targets: the right answers of each example; none means left out."""
     groups: tuple[str, ...] | None = None
     details: Mapping[str, Any] | None = None
+    checksum: str | None = None
+    """SHA-256 of the store's file of examples and labels, where its record has it."""
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which examples have a label."""
+        return self.judge(np.zeros(len(self), dtype=np.int64)).counted
 
     def judge(self, predicted: NDArray[Any]) -> Judged:
         """Which answers (n,) are right, and which examples have a label at all."""
@@ -184,6 +191,7 @@ class TestSets:
             label_sets=None if sets is None else tuple(tuple(s) for s in sets),
             groups=tuple(frame["group"].to_list()) if "group" in frame.columns else None,
             details=about["details"],
+            checksum=about.get("examples"),
             record=Setting.from_json(about["record"]) if "record" in about else None,
         )
 

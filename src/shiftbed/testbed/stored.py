@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Setting, Shift
-from shiftbed.store import PredictionStore, blocks, read_answers, right_together
+from shiftbed.store import PredictionStore
+from shiftbed.store.derived import right_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.store.sealing import Damaged
 from shiftbed.store.test_sets import StoredTestSet
@@ -83,18 +84,14 @@ def _right(
     store: PredictionStore, models: list[str], test_set: StoredTestSet
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Which answers of each model are right, of the examples that count; damaged cells are said."""
-    size = len(test_set)
-    for some, whole in blocks(store, models, test_set, []):
-        right = None if whole is None else right_together(whole, test_set)
-        if right is not None:
-            yield from zip(some, right, strict=True)
+    labelled = test_set.labelled
+    for model, found in right_answers(store, models, test_set):
+        if isinstance(found, Damaged):
+            store.damage[f"{model} on {test_set.setting}"] = str(found)
             continue
-        for i, model in enumerate(some):
-            frame = None if whole is None else whole.slice(i * size, size)
-            try:
-                yield model, read_answers(store, model, test_set, [], frame).right
-            except Damaged as error:
-                store.damage[f"{model} on {test_set.setting}"] = str(error)
+        right, read = found
+        counted = labelled if read is None else labelled & read
+        yield model, right if counted.all() else right[counted]
 
 
 def called_in(store: PredictionStore) -> dict[str, str]:

@@ -2,6 +2,7 @@
 the grid of accuracies, probes, and reliability diagrams."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,8 @@ from shiftbed.figures.charts import Curve, Curves, Dots, Heatmap, Reference
 from shiftbed.records import NATURAL, Shift
 from shiftbed.results.correlation import correlate
 from shiftbed.results.predictors import MARKED, predictors
-from shiftbed.store import PredictionStore, read_answers
+from shiftbed.store import Answers, PredictionStore, read_answers
+from shiftbed.store.derived import Facts
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import Choice, choose
 
@@ -201,32 +203,47 @@ def _named(testbed: Testbed, models: Sequence[str]) -> tuple[str, ...]:
     return tuple(testbed.model_names[testbed.model_index(name)] for name in models)
 
 
+def _bins(answers: Answers) -> dict[str, list[float]]:
+    """Confidence, accuracy and examples of the bins that have any; nothing of no probabilities."""
+    if "prob_1" not in answers.frame.columns or not len(answers.right):
+        return {}
+    p = np.clip(answers.frame["prob_1"].to_numpy().astype(np.float64), 0.0, 1.0)
+    found = reliability(p, answers.right)
+    there = found.n > 0
+    columns = {"confidence": found.confidence, "accuracy": found.accuracy, "n": found.n}
+    columns |= {"low": found.low, "high": found.high}
+    return {name: one[there].tolist() for name, one in columns.items()} | {"error": [found.error]}
+
+
+def _reliability_curve(
+    name: str, *, error: list[float], n: list[int], **bins: list[float]
+) -> Curve:
+    x, y, low, high = (np.array(bins[key]) for key in ("confidence", "accuracy", "low", "high"))
+    said = f"{name} (ECE {100 * error[0]:.2f} %, n = {sum(n)})"
+    return Curve(name=said, x=x, y=y, low=low, high=high)
+
+
 def reliability_diagram(store: PredictionStore, setting: str) -> Curves:
     """Accuracy over confidence in ten bins, one curve per model, with 95 % intervals."""
     names = sorted(store.complete_models(setting))
     test_set = store.test_set(setting)
     curves: list[Curve] = []
     notes: list[str] = []
+    facts = Facts(store, test_set, "analysis/metrics.py", "results/charts/robustness.py")
+    known = {name: own["reliability"] for name, own in facts.of(names, ["reliability"]).items()}
+    fresh: dict[str, dict[str, Any]] = {}
     for name in names:
-        answers = read_answers(store, name, test_set, ["prob_1"])
-        if "prob_1" not in answers.frame.columns or not len(answers.right):
+        if name not in known:
+            known[name] = _bins(read_answers(store, name, test_set, ["prob_1"]))
+            fresh[name] = {"reliability": known[name]}
+        if not known[name]:
             notes.append(f"{name} has no probabilities in the store.")
             continue
         if len(curves) == _DIAGRAM:
             notes.append(f"{len(names) - _DIAGRAM} more models are not drawn.")
             break
-        p = np.clip(answers.frame["prob_1"].to_numpy().astype(np.float64), 0.0, 1.0)
-        found = reliability(p, answers.right)
-        there = found.n > 0
-        curves.append(
-            Curve(
-                name=f"{name} (ECE {100 * found.error:.2f} %, n = {len(answers.right)})",
-                x=found.confidence[there],
-                y=found.accuracy[there],
-                low=found.low[there],
-                high=found.high[there],
-            )
-        )
+        curves.append(_reliability_curve(name, **known[name]))
+    facts.add(fresh)
     if not curves:
         raise InputError(f"no model has probabilities on {setting!r}")
     return Curves(
