@@ -20,6 +20,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -72,6 +73,9 @@ WRITERS = (
     ),
     Writer(name="twin", command="store twin store --setting val --subset 0,1", needs=("store",)),
     Writer(name="export", command="store export store --setting val -o out.npz", needs=("store",)),
+    Writer(  # as every command writes its table
+        name="fit", command="fit -t bed.parquet -s s -o out.parquet", needs=("bed.parquet",)
+    ),
     Writer(name="import", command="import wide.csv -o out.parquet", needs=("wide.csv",)),
     Writer(
         name="place", command="place -t bed.parquet --model m2 -o out.csv", needs=("bed.parquet",)
@@ -103,8 +107,8 @@ WRITERS = (
     Writer(
         name="linear",
         command="linear nets:resnet8 images.npz --start file:first.pt --train images.npz "
-        "--validation images.npz --store out --features features -o out.pt",
-        needs=("first.pt", "images.npz"),
+        "--validation held.npz --store out --features features -o out.pt",
+        needs=("first.pt", "images.npz", "held.npz"),
     ),
     Writer(
         name="difficulty",
@@ -184,10 +188,14 @@ def _disturbed(place: Path, writer: Writer, at: int, fault: int) -> dict[str, An
 
 
 def content(place: Path) -> dict[str, str]:
-    """Every file with a digest of what it says, times left out; locks and logs are no results."""
+    """Every file with a digest of what it says, times left out; locks and logs are no results.
+
+    The number of a batch of records says after how many others it was written, which a command
+    that was disturbed may have to do once more; the hash of what it holds is in its name.
+    """
     found = {}
     for path in sorted(place.rglob("*")):
-        name = path.relative_to(place).as_posix()
+        name = re.sub(r"/batch-\d+-", "/batch-", path.relative_to(place).as_posix())
         if path.is_dir() or path.name == ".lock":
             continue
         data = path.read_bytes()

@@ -294,9 +294,18 @@ def kill_until_it_ends(
                 patience *= 1.05  # so that it comes to an end
             counts.ends += 1
             counts.failed += code != 0
-            counts.differ += code == 0 and victim.content(broken) != expected
+            if code != 0:
+                words = (broken.parent / f"{victim.name}.log").read_text()[-2000:]
+                print(f"{victim.name} ended with {code}:\n{words}", file=sys.stderr, flush=True)
+            if code == 0 and (unlike := _unlike(victim.content(broken), expected)):
+                counts.differ += 1
+                print(f"{victim.name} differs in {', '.join(unlike)}", file=sys.stderr, flush=True)
             counts.leftovers += len(leftovers(broken))
             yield counts
+
+
+def _unlike(found: Content, expected: Content) -> list[str]:
+    return sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
 
 
 def main() -> None:

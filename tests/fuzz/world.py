@@ -299,6 +299,7 @@ def _images(folder: Path) -> None:
     labels = np.arange(9) % 3
     np.savez(folder / "images.npz", images=images, labels=labels)
     np.savez_compressed(folder / "packed.npz", images=images, labels=labels)
+    np.savez(folder / "held.npz", images=255 - images, labels=labels)
     np.save(folder / "images.npy", images)
     np.save(folder / "labels.npy", labels)
     files = [png(one) for one in images]

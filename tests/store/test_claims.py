@@ -55,24 +55,43 @@ def test_claims_of_the_dead_and_the_silent_are_taken_over(files):
     code = "import os; print(os.getpid())"
     dead = int(subprocess.run([sys.executable, "-c", code], capture_output=True).stdout)
     here = json.loads(Claims(files)._said())
-    files.write("claims/a/0000.json", json.dumps(here | {"process": dead}).encode())
-    files.write("claims/b/0004.json", json.dumps(here | {"time": time.time() - 200}).encode())
-    files.write("claims/c/0000.json", b"{half")
+    files.write("claims/a.0000.json", json.dumps(here | {"process": dead}).encode())
+    files.write("claims/b.0004.json", json.dumps(here | {"time": time.time() - 200}).encode())
+    files.write("claims/c.0000.json", b"{half")
     elsewhere = here | {"host": "another", "process": 1}
-    files.write("claims/d/0000.json", json.dumps(elsewhere).encode())
+    files.write("claims/d.0000.json", json.dumps(elsewhere).encode())
     mine = Claims(files)
     assert [mine.take(name) for name in "abcd"] == [True, True, True, False]
-    assert files.below("claims/b") == ["claims/b/0005.json"]
-    assert json.loads(files.read("claims/a/0001.json"))["process"] == os.getpid()
+    assert [one for one in files.below("claims") if "/b." in one] == ["claims/b.0005.json"]
+    assert json.loads(files.read("claims/a.0001.json"))["process"] == os.getpid()
 
 
 def test_a_run_removes_claims_of_the_dead_and_no_others(files):
     here = json.loads(Claims(files)._said())
-    files.write("claims/a/0000.json", json.dumps(here | {"time": time.time() - 200}).encode())
-    files.write("claims/b/0000.json", json.dumps(here).encode())
+    files.write("claims/a.0000.json", json.dumps(here | {"time": time.time() - 200}).encode())
+    files.write("claims/b.0000.json", json.dumps(here).encode())
     with Claims(files).kept():
         pass
-    assert files.below("claims") == ["claims/b/0000.json"]
+    assert files.below("claims") == ["claims/b.0000.json"]
+
+
+def test_many_claims_leave_nothing_behind_that_later_ones_would_list(tmp_path):
+    mine = Claims(PredictionStore(tmp_path / "s").files)
+    with mine.kept():
+        for number in range(20):
+            assert mine.take(f"cell {number}")
+            mine.release(f"cell {number}")
+    assert list((tmp_path / "s" / "claims").iterdir()) == []
+
+
+def test_a_claim_half_made_by_the_dead_is_removed_by_the_next_run(tmp_path):
+    folder = tmp_path / "s" / "claims"
+    folder.mkdir(parents=True)
+    code = "from shiftbed.atomic import temporary_name; print(temporary_name('run.0000.json'))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    (folder / run.stdout.strip()).write_bytes(b"{")
+    with Claims(PredictionStore(tmp_path / "s").files).held("another"):
+        assert [path.name for path in folder.iterdir()] == ["another.0000.json"]
 
 
 def test_a_claim_that_cannot_be_removed_is_no_failure(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """Claims: who is at work on what, so that two processes do not do the same work.
 
-    STORE/claims/NAME/0000.json       owner, host, process, time
+    STORE/claims/NAME.0000.json       owner, host, process, time
 
 A claim is taken by creating a file, which one of two succeeds in, and holds as long as its owner
 renews it: one of a process of this machine that is dead, or that was not renewed for ``LEASE``
@@ -42,13 +42,12 @@ class Claims:
         """Whether the claim is this process's now; False while another one holds it."""
         if name in self.mine:
             return True
-        folder, all = f"claims/{encode(name)}", self.files.below("claims")
-        there = [one for one in all if one.startswith(f"{folder}/")]
+        stem, all = f"claims/{encode(name)}", self.files.below("claims")
+        there = [one for one in all if _stem(one) == stem]
         self.others = self.others or bool({*all} - {*self.mine.values()})
         if there and not self._is_over(there[-1]):
             return False
-        number = int(there[-1].rpartition("/")[2].removesuffix(".json")) + 1 if there else 0
-        file = f"{folder}/{number:04d}.json"
+        file = f"{stem}.{_number(there[-1]) + 1 if there else 0:04d}.json"
         if not self.files.create(file, self._said()):
             return False
         with self._lock:
@@ -123,6 +122,15 @@ class Claims:
         if said.get("owner") == self.owner and file not in self.mine.values():
             return True
         return abs(time.time() - when) > self.lease
+
+
+def _stem(file: str) -> str:
+    return file.removesuffix(".json").rpartition(".")[0]
+
+
+def _number(file: str) -> int:
+    number = file.removesuffix(".json").rpartition(".")[2]
+    return int(number) if number.isdigit() else -1
 
 
 def _is_alive(process: int) -> bool:
