@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +27,8 @@ from shiftbed.errors import EXTRAS, InputError, Unreachable, brief
 T = TypeVar("T")
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):(/+)(.*)", re.DOTALL)
 _SECRET = re.compile(r"(?i)(signature|credential|token|secret|password|api_?key)[^=&]*=")
+_FOLDERS = re.compile(r"(?<=[:=])(?:~[^/?&]*/|/(?!/))(?:[^?&]*/)?(?=[^/?&])")
+"""Those of an absolute path within a line; what follows ``s3:`` is none."""
 PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Seconds between the tries of a request, give or take a half."""
 PATIENCE = 30.0
@@ -100,6 +102,23 @@ def path_of(place: str | Path) -> Path:
 def shown_place(place: str | Path) -> str:
     """A place as it was given: a URL with both its slashes."""
     return url_of(place) or str(place)
+
+
+def without_folders(value: Any) -> Any:
+    """Lines of models, in whatever record, with the base names of absolute paths.
+
+    Where a file lies on one machine is no name of a model, and nobody else's business.
+
+    >>> without_folders("onnx:/home/me/net.onnx"), without_folders("onnx:s3://nets/net.onnx")
+    ('onnx:net.onnx', 'onnx:s3://nets/net.onnx')
+    >>> without_folders({"spec": "nets:resnet8?size=8&weights=~/runs/1/a.pt"})
+    {'spec': 'nets:resnet8?size=8&weights=a.pt'}
+    """
+    if isinstance(value, str):
+        return _FOLDERS.sub("", value)
+    if isinstance(value, Mapping):
+        return {key: without_folders(one) for key, one in value.items()}
+    return [without_folders(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def only_here(place: str | Path, what: str) -> Path:

@@ -191,6 +191,13 @@ def test_wrong_usage_exits_with_2():
     assert shiftbed("nonsense").returncode == 2
 
 
+def test_the_package_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "shiftbed", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == shiftbed("--version").stdout
+
+
 def test_version():
     assert shiftbed("--version").stdout.startswith("shiftbed ")
 

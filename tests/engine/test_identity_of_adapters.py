@@ -6,6 +6,8 @@ call is made with both, in one process and (slow) as a command in processes of t
 
 import io
 import json
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -333,6 +335,54 @@ def test_a_model_that_cannot_be_opened_costs_nothing(here):
     with pytest.raises(sb.InputError):
         answers(line, "store", fresh=True)
     timm_weights(0)
+    assert np.array_equal(answers(line, "store"), old)
+
+
+MOVED = [timm_weights, own_network, python_weights, onnx_external, sklearn_file, nets_weights]
+MOVED += [hf_folder, open_clip_file]
+
+
+def absolute(line, folder):
+    """A line with the files of a folder by their whole paths."""
+    names = {path.name for path in folder.iterdir() if path.name in line.replace(":", "=")}
+    for name in sorted(names):
+        line = re.sub(rf"(?<=[:=]){re.escape(name)}(?=[?&:]|$)", f"{folder}/{name}", line)
+    return line
+
+
+@pytest.mark.parametrize("adapter", MOVED, ids=lambda one: one.__name__)
+def test_folders_are_no_part_of_it_and_in_no_record(here, adapter, tmp_path_factory):
+    """Absolute paths: base names are kept; moved, it is the same; another of that name is not."""
+    line = absolute(adapter(0), here)
+    assert str(here) in line
+    store = tmp_path_factory.mktemp("kept") / "store"
+    old = answers(line, str(store))
+    kept = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    assert all(str(here) not in str(path.relative_to(store)) for path in kept)
+    assert [path.name for path, data in kept.items() if str(here).encode() in data] == []
+    moved = tmp_path_factory.mktemp("moved") / "there"
+    shutil.copytree(here, moved)
+    assert np.array_equal(answers(line.replace(str(here), str(moved)), str(store)), old)
+    assert len(PredictionStore(str(store)).cells()) == 1
+    adapter(1)
+    with pytest.raises(sb.InputError, match="another model"):
+        answers(line, str(store))
+
+
+def test_what_an_earlier_version_kept_with_its_folders_is_found(here):
+    """A cell of the name and identity that a line with whole paths had."""
+    from shiftbed.engine.identity import identity
+    from shiftbed.engine.plan import ModelSpec
+
+    line = absolute(nets_weights(0), here)
+    model = ModelSpec.of_line(line)
+    old = answers(line, "store")
+    store = PredictionStore("store")
+    (record,) = store.cells()
+    assert record["identity"] == identity(model, {})
+    store.write_cell(
+        model.name, record["setting"], record | {"identity": identity(model, {}, folders=True)}
+    )
     assert np.array_equal(answers(line, "store"), old)
 
 

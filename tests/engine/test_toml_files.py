@@ -76,6 +76,8 @@ def test_shifts_are_between_settings_that_are_there():
         toml_files.check_shifts([shift, shift], {"val", "sketch"})
     with pytest.raises(InputError, match=r"unknown key in \[\[shifts\]\] 'odo'"):
         toml_files.read_shift({"id": "val", "odo": "sketch"})
+    with pytest.raises(InputError, match=r"id in \[\[shifts\]\] must be a text or a list of texts"):
+        toml_files.read_shift({"id": True, "ood": "sketch"})
 
 
 def test_a_range_of_classes_has_both_ends():

@@ -85,7 +85,7 @@ def eval_(
         None, help="Only these classes of the model: 1,5,7 or a file of indices."
     ),
     class_map: Path | None = Option(
-        None, help="JSON file {target: [classes of the model, …]}: many classes to one."
+        None, help="JSON file of targets with lists of the model's classes: many classes to one."
     ),
     how: opt.How = None,
     labels: str | None = Option(

@@ -35,6 +35,7 @@ from shiftbed.evaluation.models.dependencies import watched
 from shiftbed.evaluation.perturbations import NotApplicable, Perturbing
 from shiftbed.evaluation.predict import Pixels, part_of, predict_part
 from shiftbed.labels import LabelPolicy
+from shiftbed.places import without_folders
 from shiftbed.store import PredictionStore, StoredTestSet
 from shiftbed.store.compact import expand
 
@@ -190,7 +191,7 @@ def prepare(
         "seed": described.get("seed"),  # of random weights
         "perturbation": None if setting.perturb is None else setting.perturb.describe(),
         "info": dict(model.info),
-        "spec": model.spec,
+        "spec": without_folders(model.spec),
         "label_policy": there.stored.label_policy,
         "classes_matched": how_matched(there),
         "fingerprint": there.stored.fingerprint,
@@ -199,7 +200,7 @@ def prepare(
         **({} if unknown is None else {"identity_unknown": unknown}),
         "n": len(there.stored),
         **provenance(),
-        **model.details,
+        **without_folders(model.details),
     }
     if fresh and store.cell(model.name, setting.id) is not None:
         store.remove(model.name, setting.id)

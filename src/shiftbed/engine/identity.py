@@ -14,7 +14,7 @@ from shiftbed.evaluation.models import Model, TorchModel
 from shiftbed.evaluation.models.checkpoints import digest
 from shiftbed.evaluation.models.dependencies import dependencies
 from shiftbed.evaluation.perturbations import Perturbing
-from shiftbed.places import local
+from shiftbed.places import local, without_folders
 from shiftbed.store import PredictionStore
 
 FILES = ("onnx", "torch", "sklearn")
@@ -26,6 +26,7 @@ def identity(
     perturb: Perturbing | None = None,
     *,
     whole: bool = True,
+    folders: bool = False,
 ) -> str | None:
     """SHA-256 of what the model is, so that predictions of another are never taken for its own.
 
@@ -33,8 +34,8 @@ def identity(
     its answers depend on: weights, external data, the source of ``python:`` code and what that
     imports from beside it. Folders do not matter; a changed file, preprocessing or precision does,
     and so does anything about the perturbation (its seed, its steps). None where it cannot be known
-    (a bare function). ``whole=False`` is what earlier versions kept, without code and files that
-    keys name.
+    (a bare function). ``whole=False`` and ``folders=True`` are what earlier versions kept: without
+    code and files that keys name, and with the folders of absolute paths.
     """
     if "identity" in model.details:
         return str(model.details["identity"])
@@ -52,6 +53,12 @@ def identity(
         if "weights" in model.options:
             contents.append(_digest(str(model.options["weights"])))
         parts = [prefix, contents, query, given]
+        if not folders:
+            line = str(without_folders(model.source)).partition(":")[2]
+            name, _, query = line.partition("?")
+            named = {k: _base(given[k]) for k in ("classes", "templates") if k in given}
+            parts = [prefix, contents if prefix in FILES else [name, *contents[1:]], query]
+            parts.append(given | named)
     others = depends_on(model) if whole else {}
     if others:
         parts.append({"files": others})
@@ -98,6 +105,10 @@ def _installed(module: str) -> bool:
     return bool({"site-packages", "dist-packages"} & set(Path(file).parts))
 
 
+def _base(value: Any) -> Any:
+    return Path(value).name if isinstance(value, str | Path) else value
+
+
 def _digest(path: str) -> str:
     """Hash of a file's bytes; of its name where it cannot be read (opening it will say why)."""
     file = local(path)
@@ -127,8 +138,9 @@ def same_models(
         perturb, model = cell.setting.perturb, cell.model
         details = None if perturb is None else perturb.describe()
         own = known[model.name] if perturb is None else identity(model, options, perturb)
-        if "identity" in record and _earlier(record, model):
-            own = identity(model, options, perturb, whole=False)
+        if record.get("identity") not in (None, own):
+            whole = not _earlier(record, model)
+            own = identity(model, options, perturb, whole=whole, folders=True)
         doubt = doubts[model.name] or record.get("identity_unknown")
         if record.get("identity") not in (None, own):
             if record.get("perturbation") != details:

@@ -25,7 +25,7 @@ from shiftbed.engine.runners import in_process, in_processes
 from shiftbed.engine.sharing import SharedCells
 from shiftbed.errors import InputError, unknown
 from shiftbed.foreign_code import check_code
-from shiftbed.places import path_of, url_of
+from shiftbed.places import path_of, url_of, without_folders
 from shiftbed.store import PredictionStore
 from shiftbed.store.compact import Overview, finish_cell, is_in_place, settle, tidy
 from shiftbed.store.store import not_in
@@ -413,7 +413,8 @@ def _complete(
 
 def _record_failure(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
     record = store.cell(*cell.key) or {}
-    info = {"info": dict(cell.model.info), "spec": cell.model.spec, **cell.model.details}
+    known = without_folders({"spec": cell.model.spec, **cell.model.details})
+    info = {"info": dict(cell.model.info), **known}
     failure: dict[str, Any] = {"status": "failed", "error": summary.failed[cell.key]}
     if cell.key in summary.not_applicable:
         failure["not_applicable"] = True

@@ -45,7 +45,9 @@ from shiftbed.engine.perturbed_settings import KEYS, expand, on_disk, share_of, 
 from shiftbed.engine.plan import ModelSpec, RunSpec, SettingPlan, TestSetSpec, check_options
 from shiftbed.engine.toml_files import (
     READING,
+    TEXT,
     beside,
+    check_kinds,
     check_shifts,
     class_numbers,
     errors_in,
@@ -81,6 +83,7 @@ def read_testbed_toml(path: str | Path, *, allow_code: bool = False) -> RunSpec:
     table = read_toml(path, known)
     origin = Origin(file=str(path), allow_code=allow_code)
     with errors_in(path):
+        check_kinds(table, {"name": TEXT, "store": TEXT}, "the file")
         test_sets: dict[str, TestSetSpec] = {}
         for i, one in enumerate(tables(table, "test_sets", least=1), 1):
             add_test_sets(test_sets, read_test_sets(one, base, test_sets, f"number {i}"))
@@ -101,6 +104,7 @@ def _models(table: Mapping[str, Any], base: Path, origin: Origin) -> tuple[Model
         spec = one.pop("id", None)
         if not isinstance(spec, str) or not spec:
             raise InputError(f"[[models]] number {i} needs an id such as 'timm:resnet18'")
+        check_kinds(one, {"name": TEXT, "weights": TEXT}, f"[[models]] number {i}")
         name = str(one.pop("name", spec))
         info = {key: one.pop(key) for key in INFO if key in one}
         known_keys(one, (*OPENING, "id", "name", *INFO), "[[models]]")
@@ -164,6 +168,7 @@ def plan_setting(images: "TestSetSpec | TestSet", table: Mapping[str, Any]) -> S
     What the table says of perturbations is taken out before; see ``perturbed_settings.py``.
     """
     given = dict(table)
+    check_kinds(given, {"id": TEXT, "test_set": TEXT, "how": TEXT}, "[[settings]]")
     share, seed = share_of(given)
     as_numbered = given.get("labels") == "model" and not {"subset", "map"} & given.keys()
     name, where = given.pop("id", None), given.pop("labels", "model")

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from shiftbed.errors import InputError, shown, unknown
+from shiftbed.labels.steps import MOST_CLASSES
 from shiftbed.places import there, url_of
 from shiftbed.reading.files import read_text
-from shiftbed.reading.shapes import plain
+from shiftbed.reading.shapes import Shape, misfit, plain, text
 from shiftbed.records import Shift
 
 READING = (
@@ -84,6 +85,25 @@ def known_keys(table: Mapping[str, Any], known: Iterable[str], where: str = "") 
     for key in table:
         if key not in names:
             raise unknown(f"key in {where}" if where else "key", key, names)
+
+
+TEXT = (text, "a text")
+TEXTS = ((text, [text]), "a text or a list of texts")
+
+
+def check_kinds(
+    table: Mapping[str, Any], kinds: Mapping[str, tuple[Shape, str]], where: str
+) -> None:
+    """Refuse the first value that is of another kind than its key's.
+
+    >>> check_kinds({"name": 3}, {"name": TEXT}, "[[shifts]]")
+    Traceback (most recent call last):
+    ...
+    shiftbed.errors.InputError: name in [[shifts]] must be a text, got '3'
+    """
+    for key, (shape, expected) in kinds.items():
+        if key in table and misfit(table[key], shape) is not None:
+            raise InputError(f"{key} in {where} must be {expected}, got {shown(str(table[key]))}")
 
 
 def tables(table: Mapping[str, Any], key: str, *, least: int = 0) -> list[dict[str, Any]]:
@@ -185,6 +205,7 @@ SHIFT_KEYS = ("name", "id", "ood", "kind", "task", "fit_on", "validation")
 def read_shift(table: Mapping[str, Any]) -> Shift:
     """A table of ``[[shifts]]`` that is not the catalogue's."""
     known_keys(table, (*SHIFT_KEYS, "catalogue"), "[[shifts]]")
+    check_kinds(table, dict.fromkeys(SHIFT_KEYS, TEXT) | {"id": TEXTS}, "[[shifts]]")
     ids = table.get("id", [])
     return Shift(
         name=str(table.get("name", table.get("ood", ""))),
@@ -207,14 +228,15 @@ def check_shifts(shifts: Sequence[Shift], settings: Collection[str]) -> None:
 
 
 def class_numbers(value: Any) -> Any:
-    """``"1000-1009"`` as class numbers, both ends among them; anything else as it is.
+    """``"1000-1009"`` as class numbers, both ends among them; a list as it is.
 
     >>> class_numbers("3-5"), class_numbers([1, 7])
     ([3, 4, 5], [1, 7])
     """
-    if not isinstance(value, str):
+    if isinstance(value, list | tuple):
         return value
-    first, dash, last = value.partition("-")
-    if not dash or not first.isdecimal() or not last.isdecimal() or int(first) > int(last):
+    first, dash, last = value.partition("-") if isinstance(value, str) else ("", "", "")
+    ends = first.isdecimal() and last.isdecimal() and len(last) < 10
+    if not dash or not ends or not int(first) <= int(last) < MOST_CLASSES:
         raise InputError(f"subset must be class numbers or a range such as '0-99', got {value!r}")
     return list(range(int(first), int(last) + 1))

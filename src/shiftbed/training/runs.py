@@ -51,7 +51,7 @@ from shiftbed.training.sources import DataSpec
 _SHAPES: dict[str, Any] = {
     "job": {"id": text, "base?": any_text, "*": plain},
     "log": {"checkpoints": [{"step": count, "info": {"*": plain}, "*": plain}], "*": plain},
-    "done": {"stops": [count], "*": plain},
+    "done": {"stops": [count], "outputs": count, "*": plain},
 }
 
 

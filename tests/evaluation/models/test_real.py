@@ -76,7 +76,7 @@ def test_its_own_preprocessing_serves_it_best(lite0):
         z = model.logits(pixels(model, "flower"))[0].astype(float)
         return float(np.exp(z[DAISY] - z.max()) / np.exp(z - z.max()).sum())
 
-    line = lite0.describe()["spec"]
+    line = lite0.spec
     wrong = [{"mode": "BGR"}, {"mean": (0.0,) * 3, "std": (1.0,) * 3}, {"size": 96}]
     assert daisy(lite0) > max(daisy(resolve(line, preprocessing=changes)) for changes in wrong)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.catalogue.maps import imagenet_synsets
-from shiftbed.errors import InputError, unknown
+from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.data.images import Images
 from shiftbed.reading.files import read_json, read_text
 
@@ -92,7 +92,10 @@ def encode(
         )
     if isinstance(raw, np.ndarray) and raw.dtype.kind in "iu":
         return Labels(one=_in_range(raw, classes, where), classes=classes)
-    listed = [_plain(label) for label in raw]
+    try:
+        listed = [_plain(label) for label in raw]
+    except (SystemError, UnicodeError, ValueError) as error:  # numpy's texts are not checked
+        raise InputError(f"{where}: labels are texts that cannot be read: {brief(error)}") from None
     if not any(isinstance(label, (list, tuple)) for label in listed):
         one, classes = _encode_each(listed, classes, where)
         return Labels(one=one, classes=classes)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.preprocessing import Preprocessing
+from shiftbed.places import without_folders
 
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.float32] | NDArray[np.uint8]
@@ -75,7 +76,7 @@ class Model(ABC):
         return {
             "id": self.id,
             "classes": self.classes,
-            **self.facts,
+            **without_folders(self.facts),
             "precision": self.precision,
             "device": self.device,
             "preprocessing": self.preprocessing.describe(),

@@ -116,7 +116,7 @@ def find(name: str, origin: Origin, seed: int = 0) -> tuple[Any, dict[str, Any]]
         if part not in dir(found):
             raise unknown(f"name in {module_name}", part, [n for n in dir(found) if n[0] != "_"])
         found = getattr(found, part)
-    facts: dict[str, Any] = {"architecture": f"{module_name}:{attribute}"}
+    facts: dict[str, Any] = {"architecture": shown(f"{module_name}:{attribute}")}
     source = Path(getattr(module, "__file__", None) or "")
     if source.suffix == ".py":
         facts["code"] = code_of(source)

@@ -16,6 +16,7 @@ from shiftbed.evaluation.models.from_objects import from_object, kind_of
 from shiftbed.evaluation.models.spec import PREPROCESSING, Request, Spec, stamp
 from shiftbed.evaluation.models.torch_model import PRECISIONS
 from shiftbed.foreign_code import MINE, Named, Origin, check_code
+from shiftbed.places import without_folders
 from shiftbed.reading.files import parse_json, read_text
 
 PREFIXES: dict[str, str] = {
@@ -204,9 +205,13 @@ def code_in(spec: str, origin: Origin, trusted: Sequence[str] = ()) -> list[Name
 
 
 def name_of(spec: str) -> str:
-    """What a model is called in a store: its line, or what the module of its prefix says."""
+    """What a model is called in a store: its line, or what the module of its prefix says.
+
+    >>> name_of("onnx:nets/a.onnx"), name_of("onnx:/home/me/nets/a.onnx")
+    ('onnx:nets/a.onnx', 'onnx:a.onnx')
+    """
     prefix = Spec.parse(spec).prefix
-    return spec if prefix in PREFIXES else str(_module(prefix).name_of(spec))
+    return str(without_folders(spec if prefix in PREFIXES else _module(prefix).name_of(spec)))
 
 
 def called_of(spec: str) -> str | None:
