@@ -5,8 +5,9 @@
 A run of 50 cells (five networks at 64 px, ten test sets) into a new store, on this disk and on an
 S3 server of this machine (moto's, in a process of its own), by rounds that alternate: the ratio of
 their times by the clock (at most 1.3 wanted) and of this process's processor time, and the requests
-of a run. Then a store of 10,000 complete cells on this disk is opened in a new process and its
-cells are counted (under 2 s wanted); the requests for that on S3 are a test's.
+of a run. Then a store of 10,000 complete cells, as runs leave it, is opened in a new process: its
+cells and test sets are listed and one cell is read; on this disk (under 2 s wanted) and on S3 (at
+most 20 requests wanted). ``--opened`` does this part only.
 """
 
 import json
@@ -23,6 +24,7 @@ import numpy as np
 from benchmarks.common import arguments, report
 from shiftbed.engine.evaluate import evaluate
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top
+from shiftbed.store.compact import compact
 from tests.objects import BUCKET, Faults, before, environment, s3_server
 
 OPEN = """
@@ -30,9 +32,12 @@ import json, sys, time
 import polars
 from shiftbed.store import PredictionStore
 wall, cpu = time.perf_counter(), time.process_time()
-count = len(PredictionStore.existing(sys.argv[1]).cells())
+store = PredictionStore.existing(sys.argv[1])
+cells, sets = store.cells(), store.records()
+assert len(store.read(cells[-1]["model"], cells[-1]["setting"])) == 2
 now = time.perf_counter() - wall, time.process_time() - cpu
-print(json.dumps({"cells": count, "seconds": round(now[0], 3), "cpu_seconds": round(now[1], 3)}))
+found = {"cells": len(cells), "test_sets": len(sets)}
+print(json.dumps(found | {"seconds": round(now[0], 3), "cpu_seconds": round(now[1], 3)}))
 """
 
 
@@ -88,33 +93,54 @@ def compared(folder: Path, rounds: int, models: int, count: int, images: int) ->
     }
 
 
-def opened(where: Path, models: int, settings: int) -> dict[str, Any]:
-    """A store of complete cells, put together as runs leave it, opened in a new process."""
-    store = PredictionStore(where)
+def opened(folder: Path, models: int, settings: int) -> dict[str, Any]:
+    """A store of complete cells, put together as runs leave it, opened in new processes."""
+    made = PredictionStore(folder / "many")
     names = [f"s{j}" for j in range(settings)]
     for name in names:
-        store.add_test_set(
-            StoredTestSet(
-                setting=name, examples=("a", "b"), labels=np.zeros(2, int), fingerprint=name
-            )
+        labels = np.zeros(2, int)
+        made.add_test_set(
+            StoredTestSet(setting=name, examples=("a", "b"), labels=labels, fingerprint=name)
         )
     cells = [(f"m{i}", name) for i in range(models) for name in names]
     part = part_from_top(np.zeros(2, int))
-    store.write_parts((*cell, 0, part) for cell in cells)
-    store.write_cells((*cell, {"status": "complete"}) for cell in cells)
-    command = [sys.executable, "-c", OPEN, str(where)]
+    made.write_parts((*cell, 0, part) for cell in cells)
+    made.write_cells((*cell, {"status": "complete"}) for cell in cells)
+    compact(made)
+    contents = {
+        str(file.relative_to(folder / "many")): file.read_bytes()
+        for file in (folder / "many").rglob("*")
+        if file.is_file()
+    }
+    faults = Faults()
+    with s3_server() as port, before(port, faults) as proxy:
+        os.environ |= environment(proxy)
+        there = PredictionStore(f"s3://{BUCKET}/many").files
+        for name, data in contents.items():
+            there.write(name, data)
+        faults.requests.clear()
+        on_s3 = _in_new_process(f"s3://{BUCKET}/many")
+    return {
+        "files": len(contents),
+        "disk": _in_new_process(str(folder / "many")),
+        "s3": {**on_s3, "requests": len(faults.requests)},
+    }
+
+
+def _in_new_process(place: str) -> dict[str, Any]:
+    command = [sys.executable, "-c", OPEN, place]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def main() -> None:
-    options = arguments(__doc__)
+    options = arguments(__doc__, "--opened")
     rounds, models, count, images = (1, 2, 5, 128) if options.quick else (5, 5, 10, 512)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        result = compared(folder, rounds, models, count, images)
-        result["opened"] = opened(folder / "many", 100 if options.quick else 1000, 10)
+        result = {} if options.opened else compared(folder, rounds, models, count, images)
+        result["opened"] = opened(folder, 100 if options.quick else 1000, 10)
     report(result, options.json)
 
 

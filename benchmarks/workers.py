@@ -1,14 +1,23 @@
-"""Two Ray workers against two plain processes, and both against one, one thread each.
+"""Ray against plain processes and against itself: workers of one thread each.
 
-    python -m benchmarks.workers [--quick] [--json]
+    python -m benchmarks.workers [--quick] [--json] [--nodes]
 
-The same testbed (a small convolutional net in torch) is run into fresh stores. Throughput is
-images over the time from each worker's first finished tasks to the end, so that neither pays for
-starting up: a run of hours does not notice the seconds that Ray needs to start.
+The same testbed (a small convolutional net in torch) is run into fresh stores: by two Ray workers,
+two plain processes, and one. Throughput is images over the time from each worker's first finished
+tasks to the end, so that neither pays for starting up: a run of hours does not notice the seconds
+that Ray needs to start.
+
+``--nodes``: a cluster of two nodes with one processor each against a cluster of one such node (at
+least 1.7 wanted), with a larger net, so that what is measured is work. Rounds alternate; the
+seconds from the command to the first finished task are said apart.
 """
 
+import os
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +27,17 @@ from benchmarks.common import arguments, report
 from shiftbed.engine import plan
 from shiftbed.engine.run import run_spec
 from shiftbed.engine.testbed_file import read_testbed_toml
+from tests.clusters import PATIENT, QUIET
 
 NET = """
 import torch
 from torch import nn
 
 torch.manual_seed(0)
-layers = [nn.Conv2d(3, 16, 3, padding=1), nn.ReLU()]
+layers = [nn.Conv2d(3, WIDTH, 3, padding=1), nn.ReLU()]
 for _ in range(2):
-    layers += [nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()]
-net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)).eval()
+    layers += [nn.Conv2d(WIDTH, WIDTH, 3, padding=1), nn.ReLU()]
+net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTH, 10)).eval()
 
 def logits(pixels):
     with torch.inference_mode():
@@ -40,7 +50,6 @@ def testbed(folder: Path, images: int, models: int) -> Path:
     rng = np.random.default_rng(0)
     arrays = {"images": rng.integers(0, 256, (images, 32, 32, 3), dtype=np.uint8)}
     np.savez(folder / "images.npz", labels=rng.integers(0, 10, images), **arrays)
-    (folder / "bench_net.py").write_text(NET)
     lines = ['store = "store"', "[defaults]", "batch_size = 64"]
     lines += ["preprocessing = {size = [32, 32], mean = [0, 0, 0], std = [1, 1, 1]}"]
     for i in range(models):
@@ -50,10 +59,11 @@ def testbed(folder: Path, images: int, models: int) -> Path:
     return folder / "testbed.toml"
 
 
-def throughput(where: Path, images: int, models: int, runner: str, workers: int) -> float:
-    """Images per second between the first and the last report."""
+def steady(where: Path, images: int, models: int, runner: str, workers: int) -> tuple[float, float]:
+    """Images per second once all are at work, and the seconds until the first task was done."""
     heard: list[tuple[float, int]] = []
     spec = read_testbed_toml(testbed(where, images, models), allow_code=True)
+    start = time.perf_counter()
     summary = run_spec(
         spec,
         runner=runner,
@@ -64,41 +74,88 @@ def throughput(where: Path, images: int, models: int, runner: str, workers: int)
         raise SystemExit(f"{runner}: {next(iter(summary.failed.values()))}")
     skip = 2 * workers  # the first tasks of each worker bear the start
     times, counts = [t for t, _ in heard], [n for _, n in heard]
-    return sum(counts[skip:]) / (times[-1] - times[skip - 1])
+    return sum(counts[skip:]) / (times[-1] - times[skip - 1]), times[0] - start
 
 
-def main() -> None:
-    import os
-    import sys
+@contextmanager
+def importable(folder: Path, width: int) -> Iterator[None]:
+    """The net can be imported here and in workers."""
+    (folder / "modules").mkdir()
+    (folder / "modules" / "bench_net.py").write_text(NET.replace("WIDTH", str(width)))
+    sys.path.insert(0, str(folder / "modules"))
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = f"{folder / 'modules'}{os.pathsep}{before}"
+    yield
 
-    options = arguments(__doc__)
-    plan.PARTS_PER_TASK = 1  # a report per task from both runners, and the most of their overhead
-    images, models, rounds = (12_288, 2, 1) if options.quick else (32_768, 4, 5)
+
+@contextmanager
+def cluster(nodes: int) -> Iterator[None]:
+    """Nodes with one processor each, on this machine."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    api: Any = ray
+    given = {"num_cpus": 1, "env_vars": {**PATIENT, "OMP_NUM_THREADS": "1"}}
+    made = Cluster(initialize_head=True, head_node_args={**given, "include_dashboard": False})
+    try:
+        for _ in range(nodes - 1):
+            made.add_node(**given)
+        api.init(address=made.address, **QUIET)
+        yield
+    finally:
+        api.shutdown()
+        made.shutdown()
+
+
+def by_nodes(folder: Path, quick: bool) -> dict[str, Any]:
+    images, models, rounds = (8_192, 1, 1) if quick else (16_384, 2, 5)
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    begun: dict[int, list[float]] = {1: [], 2: []}
+    with importable(folder, width=32):
+        for i in range(rounds):
+            for count in (1, 2) if i % 2 == 0 else (2, 1):
+                with cluster(count):
+                    where = folder / f"{count}-{i}"
+                    rate, start = steady(where, images, models, "ray", count)
+                rates[count].append(rate)
+                begun[count].append(start)
+    ratios = np.array(rates[2]) / np.array(rates[1])
+    return {
+        "two_nodes_over_one": float(np.median(ratios)),
+        "each_round": [round(float(one), 3) for one in ratios],
+        "images_per_second": {str(n): float(np.median(v)) for n, v in rates.items()},
+        "seconds_to_first_task": {str(n): float(np.median(v)) for n, v in begun.items()},
+        "rounds": rounds,
+        "load": os.getloadavg()[0],
+    }
+
+
+def by_runners(folder: Path, quick: bool) -> dict[str, Any]:
+    images, models, rounds = (12_288, 2, 1) if quick else (32_768, 4, 5)
     found: dict[str, list[float]] = {"one": [], "two": [], "ray": []}
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        modules = str(folder / "modules")
-        os.makedirs(modules)
-        (folder / "modules" / "bench_net.py").write_text(NET)
-        sys.path.insert(0, modules)
-        os.environ["PYTHONPATH"] = f"{modules}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    with importable(folder, width=16):
         for i in range(rounds):
             for name, runner, workers in (
                 ("one", "processes", 1), ("two", "processes", 2), ("ray", "ray", 2),
             ):  # fmt: skip
                 where = folder / f"{name}{i}"
-                found[name].append(throughput(where, images, models, runner, workers))
-    median: dict[str, Any] = {name: float(np.median(v)) for name, v in found.items()}
-    report(
-        {
-            "ray_over_processes": float(np.median(np.array(found["ray"]) / np.array(found["two"]))),
-            "two_processes_over_one": median["two"] / median["one"],
-            "two_ray_workers_over_one": median["ray"] / median["one"],
-            "images_per_second": median,
-            "rounds": rounds,
-        },
-        options.json,
-    )
+                found[name].append(steady(where, images, models, runner, workers)[0])
+    median = {name: float(np.median(v)) for name, v in found.items()}
+    return {
+        "ray_over_processes": float(np.median(np.array(found["ray"]) / np.array(found["two"]))),
+        "two_processes_over_one": median["two"] / median["one"],
+        "two_ray_workers_over_one": median["ray"] / median["one"],
+        "images_per_second": median,
+        "rounds": rounds,
+    }
+
+
+def main() -> None:
+    options = arguments(__doc__, "--nodes")
+    plan.PARTS_PER_TASK = 1  # a report per task from both runners, and the most of their overhead
+    with tempfile.TemporaryDirectory() as folder:
+        work = by_nodes if options.nodes else by_runners
+        report(work(Path(folder), options.quick), options.json)
 
 
 if __name__ == "__main__":
