@@ -158,3 +158,14 @@ def test_two_files_of_one_python_network_give_their_two_accuracies(tmp_path):
         assert found == {"right": [1.0, 1.0], "wrong": [0.0]}
         with pytest.raises(InputError, match="other"):
             sb.model(own.LINE, weights="strange.pt")
+
+
+def test_a_backend_asked_for_is_compared_with_torch_on_a_few_images(val):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    fast = sb.evaluate(model(), val, backend="onnxruntime")
+    record = fast.store.cell("mine", "val")
+    assert (record["backend"], record["backend_report"]["batch_sizes"]) == ("onnxruntime", [8])
+    plain = sb.evaluate(model(), val, backend="torch")
+    answers = [one.store.read("mine", "val")["class_1"].to_list() for one in (fast, plain)]
+    assert answers[0] == answers[1]

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,24 @@ def test_onnxruntime_agrees_with_torch():
     fast = choose_backend(model, [], "onnxruntime")  # as a run that continues asks for it
     assert "not measured" in fast.report["candidates"]["onnxruntime"]["note"]
     same_on_any_batch(model, fast)
+
+
+def test_one_asked_for_by_name_is_compared_and_timed_alone():
+    needs_onnx()
+    model, threads = small(), torch.get_num_threads()
+    calls = []
+    counted = replace(model)
+    object.__setattr__(
+        counted, "logits", lambda x, **k: calls.append(torch.get_num_threads()) or model.logits(x)
+    )
+    chosen = choose_backend(counted, SAMPLE, "onnxruntime")
+    assert calls == [1] * len(SAMPLE)  # the reference only; one thread does not wait for others
+    assert torch.get_num_threads() == threads
+    found = chosen.report["candidates"]
+    assert found["onnxruntime"]["images_per_second"] > 0
+    assert found["onnxruntime"]["max_difference"] > 0
+    assert "images_per_second" not in found["torch"]
+    same_on_any_batch(model, chosen)
 
 
 def test_candidates_that_differ_are_left_out(monkeypatch):

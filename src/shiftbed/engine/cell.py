@@ -221,6 +221,8 @@ def check_applicable(
 _models = Kept()
 LIGHT = 1e-3
 """What a head counts among open models."""
+CHECKED = 8
+"""Images on which a backend that was asked for by name is compared with torch."""
 
 
 def open_model(model: ModelSpec, options: Mapping[str, Any], shared: bool = False) -> Model:
@@ -261,7 +263,10 @@ _backends: dict[tuple[int, str], tuple[Model, Backend]] = {}
 def _choose(
     model: Model, options: Mapping[str, Any], setting: OpenSetting, images: int
 ) -> tuple[str, dict[str, Any]]:
-    """The backend for a model, measured on its own first images, once per test set."""
+    """The backend for a model, measured on its own first images, once per test set.
+
+    One that is asked for by name is not chosen, only compared with torch, on a few of them.
+    """
     wanted, size = str(options["backend"]), int(options["batch_size"])
     if wanted == "torch" and isinstance(model, TorchModel):
         chosen = choose_backend(model, [], backend=wanted)
@@ -269,7 +274,7 @@ def _choose(
     key = (id(model), setting.plan.setting.test_set, wanted, size)
     if key in _measured:
         return _measured[key][1:]
-    first = min(len(setting.stored), 2 * size)
+    first = min(len(setting.stored), 2 * size if wanted == "auto" else min(size, CHECKED))
     loaded = setting.batches(model.preprocessing, 0, first, batch_size=size, threads=1)
     sample = [pixels.transpose(0, 3, 1, 2) for _, pixels, _ in loaded if len(pixels)]
     if not sample:

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.kept_graphs import kept_graph
 from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, Pixels, as_fractions
 from shiftbed.evaluation.models.from_onnx import Graph
-from shiftbed.evaluation.models.torch_model import TorchModel, quiet
+from shiftbed.evaluation.models.torch_model import TorchModel, quiet, torch_threads
 
 if TYPE_CHECKING:
     from torch import nn
@@ -53,7 +53,7 @@ class Backend:
 
     ``report`` has ``chosen``, ``threads``, ``tolerance`` and ``candidates``: for each, seconds to
     prepare, seconds per batch, images per second, largest difference of a logit and share of equal
-    argmax against torch, or why it was left out.
+    argmax against torch, or why it was left out. One that was asked for by name alone is timed.
     """
 
     name: str
@@ -95,7 +95,7 @@ def choose_backend(
     batches = [batch for batch in sample if len(batch)]
     if not batches:
         return _unchecked(model, backend, compile_seconds, within)
-    trial = _Trial(batches, rounds if backend == "auto" else 1)
+    trial = _Trial(batches, rounds if backend == "auto" else 1, backend in ("auto", "torch"))
     trial.add("torch", lambda: _own_logits(model, within))
     for name in BACKENDS[2:]:
         if backend not in ("auto", name):
@@ -127,9 +127,11 @@ def _unchecked(model: TorchModel, backend: str, compile_seconds: float, within: 
 class _Trial:
     """Candidates prepared, compared with torch and timed in turns."""
 
-    def __init__(self, sample: Sequence[Pixels], rounds: int) -> None:
+    def __init__(self, sample: Sequence[Pixels], rounds: int, ahead: bool) -> None:
         self.sample = sample
         self.rounds = rounds
+        self.ahead = ahead
+        """Whether torch is timed, before others are prepared: what they may cost depends on it."""
         self.runs: dict[str, Run] = {}
         self.candidates: dict[str, dict[str, Any]] = {}
         self.reference: Floats | None = None
@@ -140,7 +142,8 @@ class _Trial:
         start = time.perf_counter()
         try:
             run = prepare()
-            found = np.concatenate([run(batch) for batch in self.sample])
+            with nullcontext() if self.ahead or name != "torch" else torch_threads(1):
+                found = np.concatenate([run(batch) for batch in self.sample])
         except Exception as error:  # exporters and compilers fail in their own ways
             if name == "torch":
                 raise
@@ -150,9 +153,10 @@ class _Trial:
         entry: dict[str, Any] = {"prepare_seconds": round(time.perf_counter() - start, 3)}
         if self.reference is None:
             self.reference = found
-            again = time.perf_counter()
-            run(self.sample[0])
-            self.seconds = time.perf_counter() - again
+            if self.ahead:
+                again = time.perf_counter()
+                run(self.sample[0])
+                self.seconds = time.perf_counter() - again
         entry |= agreement(self.reference, found)
         self.candidates[name] = entry
         if entry.pop("agrees"):
@@ -161,17 +165,20 @@ class _Trial:
             entry["excluded"] = "its logits differ from torch's by more than the tolerance"
 
     def measure(self) -> None:
-        """Time every candidate on every batch, in turns, so that all see the same machine."""
-        if len(self.runs) == 1 and "torch" in self.runs:
-            times = {"torch": [self.seconds]}
-        else:
-            times = {name: [] for name in self.runs}
-            for _ in range(self.rounds):
-                for name, run in self.runs.items():
-                    for batch in self.sample:
-                        start = time.perf_counter()
-                        run(batch)
-                        times[name].append(time.perf_counter() - start)
+        """Time candidates on every batch, in turns, so that all see the same machine.
+
+        Where one was asked for by name, it alone: nothing is to be chosen.
+        """
+        timed = {name: run for name, run in self.runs.items() if self.ahead or name != "torch"}
+        times: dict[str, list[float]] = {name: [] for name in timed}
+        if list(timed) == ["torch"]:
+            times, timed = {"torch": [self.seconds]}, {}
+        for _ in range(self.rounds):
+            for name, run in timed.items():
+                for batch in self.sample:
+                    start = time.perf_counter()
+                    run(batch)
+                    times[name].append(time.perf_counter() - start)
         size = float(np.mean([len(batch) for batch in self.sample]))
         for name, found in times.items():
             typical = median(found)
@@ -311,7 +318,7 @@ def _graph(module: "nn.Module", model: TorchModel) -> Graph:
             )
 
     def agrees(graph: Graph) -> bool:
-        with torch.inference_mode():
+        with torch_threads(1), torch.inference_mode():
             expected = module(example).numpy()
         return bool(agreement(expected, graph(example.numpy()))["agrees"])
 

@@ -27,6 +27,7 @@ from shiftbed.engine.toml_files import model_beside
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet, open_test_set
 from shiftbed.evaluation.data.parts import ranked
+from shiftbed.evaluation.models.torch_model import torch_threads
 from shiftbed.training.arguments import one_of
 from shiftbed.training.augment import keeping_generators
 from shiftbed.training.loop import make_optimiser
@@ -185,16 +186,12 @@ def difficulty(
     repeats = repeats if per_example is None else _repeats(per_example, share)
     members = design(ids, examples.labels, share=share, repeats=repeats, seed=seed)
     right, asked = np.zeros((2, len(examples)), dtype=np.int64)
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
-    try:
+    with torch_threads(threads or torch.get_num_threads()):
         for member in members:
             own = member.held_out
             right[own] += answer(member) == examples.labels[own]
             asked[own] += 1
             heard(member.number + 1, len(members))
-    finally:
-        torch.set_num_threads(before)
     low, high = clopper_pearson(right / asked, asked, 0.95)
     frame = pl.DataFrame(
         {

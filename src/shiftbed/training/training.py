@@ -18,6 +18,7 @@ from shiftbed.engine.plan import Done
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models.heads import HeadOnly, Through
 from shiftbed.evaluation.models.modules import Normalised
+from shiftbed.evaluation.models.torch_model import torch_threads
 from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import HOOKS, one_of
 from shiftbed.training.augment import keeping_generators
@@ -288,18 +289,13 @@ def is_finished(task: TrainTask, store: PredictionStore) -> bool:
 def execute(task: TrainTask, report: Report = lambda done: None) -> Done:
     """Train a job from where it stopped; a finished one is only evaluated where it was not yet."""
     clock = time.perf_counter()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(int(task.options["threads"]))
-    try:
-        with keeping_generators():
-            if task.folder.read("done") is not None:
-                notes = _evaluate_again(task)
-            elif task.job.classical:
-                notes = fit(task, report)
-            else:
-                notes = Training(task, report).go()
-    finally:
-        torch.set_num_threads(threads)
+    with torch_threads(int(task.options["threads"])), keeping_generators():
+        if task.folder.read("done") is not None:
+            notes = _evaluate_again(task)
+        elif task.job.classical:
+            notes = fit(task, report)
+        else:
+            notes = Training(task, report).go()
     return Done(key=task.key, seconds=time.perf_counter() - clock, notes=notes)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from shiftbed.errors import InputError
 from shiftbed.evaluation.models.base import Floats, Pixels
 from shiftbed.evaluation.models.modules import Normalised
-from shiftbed.evaluation.models.torch_model import TorchModel, network_digest
+from shiftbed.evaluation.models.torch_model import TorchModel, network_digest, torch_threads
 
 _PLAIN = (bool, int, float, str, type(None), tuple, list, torch.dtype)
 """Settings of a module that are told apart by what they print."""
@@ -176,10 +176,10 @@ def features_module(parts: Split) -> nn.Module | None:
     made: nn.Module = copy.deepcopy(parts.network, memo)
     p = parts.model.preprocessing
     noise = torch.rand(2, p.channels, *p.size, generator=torch.Generator().manual_seed(0))
-    found = parts.features(noise.numpy())
-    if found is None:
-        return None
-    with torch.inference_mode():
+    with torch_threads(1), torch.inference_mode():
+        found = parts.features(noise.numpy())
+        if found is None:
+            return None
         seen = made(parts.model.tensor(noise.numpy()))
         same = torch.equal(seen, found[0]) and torch.equal(parts.own[0](seen), found[1])
     return made if same else None

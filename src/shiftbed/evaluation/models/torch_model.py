@@ -118,7 +118,8 @@ def wrap(
     )
     shape = (1, preprocessing.channels, *preprocessing.size)
     try:
-        found = model.logits(np.zeros(shape, np.float32))
+        with torch_threads(1):
+            found = model.logits(np.zeros(shape, np.float32))
     except (RuntimeError, AssertionError, ValueError, TypeError, IndexError) as error:
         raise InputError(f"{id} does not take an image of shape {shape}: {brief(error)}") from error
     if found.ndim != 2 or len(found) != 1:
@@ -174,6 +175,19 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """So many threads inside. For a few images one is best: others wait for their share, busily."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
