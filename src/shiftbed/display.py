@@ -36,10 +36,10 @@ _PIPE = 200
 _FEWEST = 3
 """Columns that a narrow table keeps."""
 _COLOURS = {
-    r"\bmore robust than baseline models\b|\bout of line\b": "bold green",
-    r"\bless robust than baseline models\b": "bold red",
-    r"\bas robust as its ID accuracy predicts\b|\bon the line\b": "bold",
-    r"\bno more than baseline models vary\b": "bold",
+    r"\bmore robust than its accuracy predicts\b|(?<!not )\bout of line\b": "bold green",
+    r"\bless robust than its accuracy predicts\b": "bold red",
+    r"\bas robust as its accuracy predicts\b|\bon the line\b": "bold",
+    r"\bordinary(?=: )|\bnot out of line\b": "bold",
     r"\bnot trusted\b|\bextrapolated\b|\bartefact\b": "yellow",
 }
 """Words of verdicts and what they look like on a terminal."""

@@ -6,6 +6,7 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.page.card import card
+from shiftbed.results.place import place
 from tests.page.conftest import SETTING
 
 
@@ -23,6 +24,18 @@ def test_a_model_out_of_line_opens_with_it(imagenet):
     text = card("instagram-resnext101_32x16d", imagenet).opening
     assert re.search(r"out of line .* on \d+ of 15 distribution shifts", text)
     assert "imagenet-r (+29.1 points)" in text
+
+
+def test_a_card_says_what_place_says(imagenet):
+    made = card("resnet50", imagenet)
+    placed = str(place(imagenet, model="resnet50"))
+    assert "imagenet-v2: 0.8 points below the line; ordinary: " in made.to_markdown()
+    assert len(made.sentences) == 5
+    told = [one for one in made.sentences if one in placed]
+    assert told
+    for one in made.sentences:
+        assert one.split(" (")[0] in made.to_html()
+        assert one in str(made)
 
 
 def test_names_cannot_break_the_tables(imagenet):

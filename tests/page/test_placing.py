@@ -10,13 +10,15 @@ import pytest
 
 import shiftbed as sb
 from shiftbed.page.report import report as write_report
+from shiftbed.results.caveats import plain_sentence
 from shiftbed.results.place import Measured
 from tests.page.conftest import HOSTILE, SETTING, Open
 
 INPUTS = 200
 RESULT = """([k, x, y, n]) => {
-  const { within, line, ...found } = shiftbed.placeOn(shiftbed.PLACING.lines[k], x, y, n);
-  return { ...found, within: within(0.95) };
+  const one = shiftbed.placeOn(shiftbed.PLACING.lines[k], x, y, n);
+  const { within, line, ...found } = one;
+  return { ...found, within: within(0.95), said: shiftbed.plainSentence(one) };
 }"""
 
 
@@ -66,6 +68,8 @@ def test_the_page_places_models_as_python_does(
                 assert found[mine] == pytest.approx(wanted[theirs], abs=1e-9), (mine, x, y, n)
         ends = [wanted["prediction_low"], wanted["prediction_high"]]
         assert found["within"] == pytest.approx(ends, abs=1e-9)
+        said = plain_sentence(wanted, 0.95)
+        assert found["said"].replace("−", "-") == f"{said[0].upper()}{said[1:]}."
 
 
 def test_the_address_is_the_answer(opened: Open) -> None:
@@ -78,7 +82,9 @@ def test_the_address_is_the_answer(opened: Open) -> None:
         assert value == pytest.approx(wanted[key], abs=1e-9)
     assert result.get_attribute("data-verdict") == wanted["verdict"]
     text = result.inner_text()
-    assert "0.8 points below the line; ordinary: nine in ten baseline models lie within" in text
+    said = "0.8 points below the line; ordinary: 95 in 100 baseline models lie within ±0.8"
+    assert said in text
+    assert said in str(placed)
     assert placed.citation in text
     nearest = page.locator("table.nearest tbody tr td:first-child").all_inner_texts()
     assert nearest == placed.nearest["model"].to_list()

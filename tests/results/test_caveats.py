@@ -1,6 +1,7 @@
 """One model on one shift is told alike by every command, with all that a reader must know."""
 
 import json
+import re
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 import shiftbed as sb
 from shiftbed.page.document import data_of
 from shiftbed.page.findings import findings
-from shiftbed.results.caveats import caveat_notes, headline, judge
+from shiftbed.results.caveats import caveat_notes, headline, in_words, judge, plain_sentence
 from tests.conftest import SHIFT
 
 SAME = ("effective", "low", "high", "verdict", "trusted", "extrapolated", "r2", "interval",
@@ -147,3 +148,37 @@ def test_groups_carry_them_too(imagenet):
     assert f"1 of {first['n']} models: ImageNet-A keeps only" in " ".join(first["caveats"])
     both = sb.groups(imagenet, by="testbed", shift=["imagenet-v2"], others=["openclip"]).frame
     assert both["group"].to_list() == ["imagenet-testbed-2020", "openclip"]
+
+
+def said_of(text):
+    """How far off a sentence says that a model is, signed, and within which ends others lie."""
+    how, where = re.search(r"([\d.]+) points (above|below)", text).groups()
+    ends = re.search(r"lie within (?:±([\d.]+)|(\S+) to (\S+?))(?:,|$)", text).groups()
+    low, high = (f"-{ends[0]}", ends[0]) if ends[0] else ends[1:]
+    return float(how) * (1 if where == "above" else -1), float(low), float(high)
+
+
+def test_the_sentence_never_contradicts_the_verdict(imagenet):
+    """Of every model on every natural shift; on few images, too, where chance does more."""
+    frames = [judge(imagenet, [imagenet.shift(name)]).frame for name in NATURAL]
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        x = float(rng.uniform(0.5, 0.85))
+        y = float(np.clip(0.92 * x - 0.06 + rng.normal(0, 0.02), 0.01, 0.99))
+        n = [int(rng.choice([200, 10_000])) for _ in range(2)]
+        counts = [(round(p * size), size) for p, size in zip((x, y), n, strict=True)]
+        frames.append(sb.place(imagenet, {"val": counts[0]}, {"imagenet-v2": counts[1]}).frame)
+    seen = set()
+    for row in pl.concat(frames, how="diagonal").iter_rows(named=True):
+        text = plain_sentence(row, 0.95)
+        rho, low, high = said_of(text)
+        if "ordinary" in text:
+            assert low <= rho <= high, text
+        if "robust than" in text or "outside" in text:
+            assert not low <= rho <= high, text
+        assert ("robust than" in text) is row["out_of_line"]
+        assert ("as robust as" in text) is (row["verdict"] == "on the line")
+        assert text in in_words(row, 0.95)
+        seen |= {word for word in ("ordinary", "not out of line", "as robust", "more", "less")
+                 if word in text}  # fmt: skip
+    assert len(seen) == 5

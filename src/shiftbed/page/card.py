@@ -22,13 +22,15 @@ from shiftbed.display import Cell, Result, Table, counted, interval, p_value, pe
 from shiftbed.errors import InputError, plain
 from shiftbed.figures.palette import LINE
 from shiftbed.page.findings import findings
-from shiftbed.results.caveats import badges, caveat_notes, doubts
+from shiftbed.results.caveats import badges, caveat_notes, doubts, in_words
 from shiftbed.results.lines import interval_notes
 from shiftbed.results.plot import open_source
 from shiftbed.results.sources import Results, joined
 from shiftbed.store import PredictionStore
 from shiftbed.testbed.record import Testbed
 
+_SAID = 5
+"""Shifts that are told in words."""
 _STYLE = "font:15px/1.5 system-ui,sans-serif;max-width:56rem"
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
@@ -37,9 +39,11 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 class Card(Result):
     """What a card says; ``frame`` has the model's rows of ``Testbed.effective_robustness``."""
 
-    json_keys = "model opening rows=frame caveats citations"
+    json_keys = "model opening sentences rows=frame caveats citations"
     model: str
     opening: str
+    sentences: tuple[str, ...]
+    """What ``place`` says of the shifts that are furthest from ordinary."""
     accuracies: Table
     robustness: Table
     caveats: tuple[str, ...]
@@ -48,7 +52,7 @@ class Card(Result):
     """Where it was written."""
 
     def tables(self) -> Iterable[Table]:
-        opening = Table(title=f"Robustness of {self.model}", notes=(self.opening,))
+        opening = Table(title=f"Robustness of {self.model}", notes=(self.opening, *self.sentences))
         return [opening, self.accuracies, self.robustness, Table(notes=self.caveats)]
 
     def to_svg(self) -> str:
@@ -61,7 +65,8 @@ class Card(Result):
         def cells(row: Sequence[str]) -> str:
             return "| " + " | ".join(_markdown(one) for one in row) + " |"
 
-        parts = [f"## Robustness of {_markdown(self.model)}", "", _markdown(self.opening)]
+        parts = [f"## Robustness of {_markdown(self.model)}", "", _markdown(self.opening), ""]
+        parts += [f"- {_markdown(one)}" for one in self.sentences]
         parts += ["", f"![ρ by shift, with intervals]({quote(picture)})"] if picture else []
         for table in (self.accuracies, self.robustness):
             parts += ["", f"### {table.title}", "", cells(table.columns)]
@@ -84,7 +89,8 @@ class Card(Result):
         caveats = f"<h3>Caveats</h3>{listed(self.caveats)}\n" if self.caveats else ""
         return (
             f'<section>\n<div style="{_STYLE}">\n<h2>Robustness of {_escaped(self.model)}</h2>\n'
-            f"<p>{_escaped(self.opening)}</p>\n{self.to_svg()}\n{tables}{caveats}"
+            f"<p>{_escaped(self.opening)}</p>\n{listed(self.sentences)}\n{self.to_svg()}\n"
+            f"{tables}{caveats}"
             f"<h3>Sources</h3>{listed(self.citations)}\n</div>\n</section>\n"
         )
 
@@ -167,6 +173,7 @@ def card(
         citation=bed.citation,
         model=name,
         opening=_opening(bed, name, mine, fdr),
+        sentences=_sentences(mine, level),
         accuracies=_accuracies(bed, row, list(used), source.policies, level),
         robustness=_robustness(mine, lines, level),
         caveats=tuple(_caveats(mine, found.not_computed)),
@@ -189,19 +196,25 @@ def _opening(testbed: Testbed, name: str, mine: pl.DataFrame, fdr: float) -> str
     baseline = f"baseline models of {testbed.name}"
     if not len(out):
         return (
-            f"On {counted(len(mine), 'distribution shift')}, {name} is as accurate as its ordinary "
-            f"accuracy predicts: it is not out of line among the {baseline} (false discovery rate "
-            f"{fdr:g})."
+            f"{name} is not out of line among the {baseline} on "
+            f"{mine['shift'][0] if len(mine) == 1 else f'any of {len(mine)} distribution shifts'} "
+            f"(false discovery rate {fdr:g})."
         )
     parts = []
-    for row in out.head(5).to_dicts():
+    for row in out.head(_SAID).to_dicts():
         said = "; ".join([f"{points(row['effective'], 1)} points", *doubts(row)])
         parts.append(f"{row['shift']} ({said})")
-    more = f" and {len(out) - 5} more" if len(out) > 5 else ""
+    more = f" and {len(out) - _SAID} more" if len(out) > _SAID else ""
     return (
         f"{name} is out of line among the {baseline} on {len(out)} of {len(mine)} distribution "
         f"shifts (false discovery rate {fdr:g}): {', '.join(parts)}{more}."
     )
+
+
+def _sentences(mine: pl.DataFrame, level: float) -> tuple[str, ...]:
+    """Those out of line first, then by how unusual ρ is."""
+    unusual = mine.sort("out_of_line", "p_value", descending=[True, False], nulls_last=True)
+    return tuple(in_words(row, level) for row in unusual.head(_SAID).to_dicts())
 
 
 def _accuracies(

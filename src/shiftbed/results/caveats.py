@@ -245,16 +245,38 @@ def badges(row: Row) -> str:
 
 
 def in_words(row: Row, level: float) -> str:
-    """A row of ρ as a sentence."""
+    """A row of ρ as a sentence, with its numbers."""
     known = interval(row["low"], row["high"])
     around = f", {100 * level:g} % interval {known}" if known else ""
-    more = "more" if row["effective"] > 0 else "less"
-    said = {
-        "out of line": f"{more} robust than baseline models of its ID accuracy",
-        "on the line": "as robust as its ID accuracy predicts",
-    }.get(row["verdict"], f"{more} accurate than predicted, but no more than baseline models vary")
     but = "".join(f"; {word}" for word in doubts(row))
+    said = plain_sentence(row, level)
     return f"{row['shift']}: {said} (ρ {points(row['effective'])} points{around}{but})."
+
+
+def plain_sentence(row: Row, level: float) -> str:
+    """What a row of ρ means, in words that need no statistics; the page has the same words.
+
+    >>> row = {"effective": -0.0077, "prediction_low": -0.0084, "prediction_high": 0.0083,
+    ...        "verdict": "off the line, within the baseline models' spread", "id_settings": ["a"]}
+    >>> plain_sentence(row, 0.95)
+    '0.8 points below the line; ordinary: 95 in 100 baseline models lie within ±0.8'
+    """
+    rho, ends = row["effective"], (row["prediction_low"], row["prediction_high"])
+    outside = None not in ends and not ends[0] <= rho <= ends[1]
+    digits = 2 if outside and points(rho, 1) == points(ends[rho > 0], 1) else 1
+    low, high = (points(end, digits) for end in ends)
+    spread = f"±{high[1:]}" if low[1:] == high[1:] else f"{low} to {high}"
+    others = f"{100 * level:g} in 100 baseline models lie within {spread}"
+    surface = "line" if len(row["id_settings"]) == 1 else "plane"
+    off = f"{abs(100 * rho):.{digits}f} points {'above' if rho >= 0 else 'below'} the {surface}"
+    if row["verdict"] == "out of line":
+        more = "more" if rho > 0 else "less"
+        return f"{more} robust than its accuracy predicts: {off}, where {others}"
+    chance = ", and of many models some fall outside by chance" if outside else ""
+    if row["verdict"] == "on the line":
+        said = f"as robust as its accuracy predicts: {off}, as chance in the test images allows"
+        return f"{said}; {others}{chance}"
+    return f"{off}; {'not out of line' if outside else 'ordinary'}: {others}{chance}"
 
 
 def headline(rows: pl.DataFrame) -> Row | None:

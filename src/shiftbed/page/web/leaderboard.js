@@ -30,8 +30,9 @@ function reasonOf(shift, i) {
   const r = shift.robustness;
   const doubts = [shift.reason ? "line not trusted" : "", r.artefact[i] ?? "", r.extrapolated[i] ? "extrapolated" : ""].filter(Boolean);
   if (doubts.length) return doubts.join("; ");
-  if (r.verdict[i] === "out of line") return `q ${r.q_value[i] < 1e-4 ? "< 0.0001" : `= ${short(r.q_value[i])}`}`;
-  return r.verdict[i]?.startsWith("off") ? "off the line, but no more than ordinary models" : "";
+  const q = `q ${r.q_value[i] < 1e-4 ? "< 0.0001" : `= ${short(r.q_value[i])}`}`;
+  if (r.verdict[i] === "out of line") return q;
+  return r.verdict[i]?.startsWith("off") ? `off the line, but not unusual: ${q}` : "";
 }
 
 /** ρ as a dot on its interval. */

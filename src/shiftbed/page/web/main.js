@@ -191,5 +191,5 @@ for (const chart of DATA.charts) {
 }
 state = readState();
 render();
-window.shiftbed = Object.freeze({ fitLine, clopperPearson, normalCdf, normalQuantile, studentQuantile, SCALES, PLACING, placeOn, show: (changes) => update(changes) });
+window.shiftbed = Object.freeze({ fitLine, clopperPearson, normalCdf, normalQuantile, studentQuantile, SCALES, PLACING, placeOn, plainSentence, show: (changes) => update(changes) });
 document.documentElement.dataset.interactive = String(Math.round(performance.now()));

@@ -148,17 +148,19 @@ function isWhole(line) {
 const CHIPS = { "out of line": "out", "on the line": "on", "off the line, within the baseline models' spread": "off", "within the baseline models' spread": "off" };
 const VERDICT_WORDS = { "out of line": "out of line", "on the line": "on the line", "off the line, within the baseline models' spread": "ordinary", "within the baseline models' spread": "ordinary" };
 
-/** What the number means, in words that need no statistics. */
+/** What the number means, in words that need no statistics: those of Python's `plain_sentence`. */
 function plainSentence(one) {
-  const side = one.rho >= 0 ? "above" : "below";
-  const off = `${Math.abs(100 * one.rho).toFixed(1)} points ${side} the line`;
-  const [a, b] = one.within(0.9);
-  const [low, high] = [a, b].map((v) => points(v, 1));
+  const ends = one.within(PLACING.level);
+  const outside = !(ends[0] <= one.rho && one.rho <= ends[1]);
+  const digits = outside && points(one.rho, 1) === points(ends[one.rho > 0 ? 1 : 0], 1) ? 2 : 1;
+  const [low, high] = ends.map((v) => points(v, digits));
   const range = low.slice(1) === high.slice(1) ? `±${high.slice(1)}` : `${low} to ${high}`;
-  const others = `nine in ten baseline models lie within ${range}`;
+  const chance = outside && !one.out ? ", and of many models some fall outside by chance" : "";
+  const others = `${Number((100 * PLACING.level).toPrecision(6))} in 100 baseline models lie within ${range}${chance}`;
+  const off = `${Math.abs(100 * one.rho).toFixed(digits)} points ${one.rho >= 0 ? "above" : "below"} the line`;
   if (one.out) return `${one.rho > 0 ? "More" : "Less"} robust than its accuracy predicts: ${off}, where ${others}.`;
-  if (one.verdict === "on the line") return `As robust as its accuracy predicts: ${off}, which is within what the test images leave open; ${others}.`;
-  return `${off}; ordinary: ${others}.`.replace(/^./, (c) => c.toUpperCase());
+  if (one.verdict === "on the line") return `As robust as its accuracy predicts: ${off}, as chance in the test images allows; ${others}.`;
+  return `${off}; ${outside ? "not out of line" : "ordinary"}: ${others}.`;
 }
 
 function nearestModels(one, most = 5) {
