@@ -184,8 +184,10 @@ def probe(study: Study) -> None:
     print(f"{shown} {study.numbers['pairs']}", flush=True)
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(study.workers, mp_context=context, initializer=_one_thread) as pool:
-        for number, name in enumerate(pool.map(_probed, calls), 1):
-            print(f"\r  {number}/{len(calls)} {name:<50}", end="", flush=True)
+        done = pool.map(_probed, calls)
+        for number, job in enumerate(jobs, 1):
+            next(done)
+            print(f"\r  {number}/{len(jobs)} {job.called:<60}", end="", flush=True)
     print()
 
 
@@ -209,14 +211,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _probed(call: tuple[str, str, str, int, bool]) -> str:
+def _probed(call: tuple[str, str, str, int, bool]) -> None:
     model, test_set, store, pairs, classical = call
     wanted = [part for name in _probes_of(classical) for part in ("--probe", name)]
-    printed = StringIO()
-    with redirect_stdout(printed):
+    with redirect_stdout(StringIO()):
         app(
             ["probe", model, test_set, *wanted, "--pairs", str(pairs), "--store", store,
              "--backend", "torch", "--allow-code", "--json"],
             standalone_mode=False,
         )  # fmt: skip
-    return str(json.loads(printed.getvalue())["model"])

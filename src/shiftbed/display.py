@@ -29,6 +29,8 @@ Cell = str | tuple[str, Callable[[Any], str]] | Callable[[Row], Any]
 """How a column gets its text from a row: a key, a key with its format, or a function of the row."""
 
 
+SAID = 5
+"""How many of a kind are told in words above a table."""
 _LEAST = 14
 """Letters that a shortened word keeps."""
 _PIPE = 200
@@ -227,6 +229,10 @@ class Result(ABC):
     called: Mapping[str, str] = field(default_factory=dict)
     """What tables call a model whose name is a hash, by its name; ``to_dict`` keeps the names."""
 
+    def answer(self) -> Iterable[str]:
+        """What it comes to, in a sentence or a few; a person sees it before the tables."""
+        return ()
+
     @abstractmethod
     def tables(self) -> Iterable[Table]:
         """What a person sees."""
@@ -243,8 +249,19 @@ class Result(ABC):
     def print(self, console: "Console | None" = None) -> None:
         """Onto the terminal (or another rich console)."""
         where = console or terminal()
+        self.print_answer(where)
         for table in self.tables():
             table.renamed(self.called).print(where)
+
+    def print_answer(self, console: "Console | None" = None) -> None:
+        """The answer alone, its first sentence bold."""
+        where = console or terminal()
+        for i, sentence in enumerate(self._answered()):
+            text = _coloured(sentence, "" if i else "bold")
+            where.print(text, soft_wrap=where.width >= _PIPE)
+
+    def _answered(self) -> tuple[str, ...]:
+        return Table(notes=tuple(self.answer())).renamed(self.called).notes
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -258,7 +275,8 @@ class Result(ABC):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return "".join(table.renamed(self.called).html() for table in self.tables())
+        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self._answered())
+        return said + "".join(table.renamed(self.called).html() for table in self.tables())
 
 
 def _harmless(value: Any) -> Any:
@@ -359,10 +377,10 @@ def middle(text: str, most: int) -> str:
     return f"{text[: most - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def _coloured(text: str) -> "Text":
+def _coloured(text: str, style: str = "") -> "Text":
     from rich.text import Text
 
-    found = Text(text)
+    found = Text(text, style=style)
     for words, style in _COLOURS.items():
         found.highlight_regex(words, style)
     return found
@@ -441,6 +459,17 @@ def between(low: float | None, high: float | None, form: Callable[[Any], str] = 
     ('70.10 … 71.20', '')
     """
     return "" if _missing(low) or _missing(high) else f"{form(low)} … {form(high)}"
+
+
+def against_zero(low: float | None, high: float | None, zero: str = "the line") -> str:
+    """
+    >>> against_zero(0.01, 0.02), against_zero(-0.01, 0.02)
+    ('above the line', 'not told apart from the line')
+    """
+    if low is None or high is None or _missing(low) or _missing(high):
+        return "without an interval"
+    side = "above" if low > 0 else "below" if high < 0 else "not told apart from"
+    return f"{side} {zero}"
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -3,16 +3,19 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from examples.digits import study
 from examples.digits.data import domains, find_usps, mnist
 from examples.digits.findings import HOLDS, NOT, UNKNOWN, Finding, judged, within
 from examples.digits.fonts import TEST_FACES, TRAIN_FACES
@@ -102,6 +105,19 @@ def test_the_recipe_at_its_sizes(tmp_path, size, least, usps):
     assert {job.training_data for job in jobs} == {"mnist", "digits", "mnist+digits", "rendered"}
     assert f"two-to-{study.third}" in [shift.name for shift in study.recipe.sources.shifts]
     assert ("usps" in [s.id for s in study.recipe.sources.settings]) == usps
+
+
+def test_progress_of_probes_names_runs_by_what_differs(tmp_path, monkeypatch, capsys):
+    made = Study(folder=tmp_path, size="quick", usps=False)
+    write_recipe(made)
+    monkeypatch.setattr(study, "_is_probed", lambda *_: False)
+    monkeypatch.setattr(study, "_probed", lambda call: None)
+    threads = lambda workers, **_: ThreadPoolExecutor(workers)  # noqa: E731
+    monkeypatch.setattr(study, "ProcessPoolExecutor", threads)
+    study.probe(made)
+    said = capsys.readouterr().out
+    assert "· seed 0" in said
+    assert not re.search(r"-[0-9a-f]{12}", said)
 
 
 def test_full_and_quick_have_runs_in_common(tmp_path):

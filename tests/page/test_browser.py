@@ -320,6 +320,29 @@ def test_the_policy_stops_what_is_not_ours(browser: Any, report: Path) -> None:
     page.close()
 
 
+BROKEN = r"""() => {
+  const found = [];
+  for (const cell of document.querySelectorAll("table th, table td")) {
+    if (!cell.offsetParent) continue;
+    const lines = (range) => new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size;
+    const whole = document.createRange();
+    whole.selectNodeContents(cell);
+    if (cell.matches("td.number") && lines(whole) > 1) found.push(cell.innerText);
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      for (const word of texts.currentNode.data.matchAll(/[^\s_.,\/@=+-]+[_.,\/@=+-]*/g)) {
+        const range = document.createRange();
+        range.setStart(texts.currentNode, word.index);
+        range.setEnd(texts.currentNode, word.index + word[0].length);
+        if (lines(range) > 1) found.push(word[0]);
+      }
+    }
+  }
+  return found;
+}"""
+"""Numbers, and parts of words between separators, that are on two lines of a table."""
+
+
 def test_it_prints_without_cutting(opened: Open) -> None:
     page = opened("view=scatter&shift=imagenet-v2")
     pdf = page.pdf(format="A4")
@@ -335,6 +358,8 @@ def test_it_prints_without_cutting(opened: Open) -> None:
             "table", "all => Math.max(...all.map((t) => t.getBoundingClientRect().right))"
         )
         assert widest <= 700, view
+        assert page.eval_on_selector_all("table td", "all => all.length") > 20, view
+        assert page.evaluate(BROKEN) == [], view
 
 
 @pytest.mark.parametrize("number", range(len(CHARTS)))

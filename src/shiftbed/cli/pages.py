@@ -105,12 +105,13 @@ serve = Silent(
 
 def _card(function: Callable[..., Any], given: dict[str, Any]) -> None:
     made = call(function, given)
-    wrote = (
-        f"wrote {shown_place(given['output'])}"
-        if given["output"]
-        else made.to_markdown().rstrip("\n")
-    )
-    print(made.to_json() if given["json"] else wrote)
+    if given["json"]:
+        print(made.to_json())
+    elif given["output"]:
+        made.print_answer()
+        print(f"wrote {shown_place(given['output'])}")
+    else:
+        print(made.to_markdown().rstrip("\n"))
 
 
 card = Command(

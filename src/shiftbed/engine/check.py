@@ -73,6 +73,13 @@ class PipelineCheck(Result):
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | {"causes": [asdict(cause) for cause in self.causes]}
 
+    def answer(self) -> Iterable[str]:
+        found = "agrees with" if self.agrees else "differs from"
+        yield (
+            f"The pipeline {found} the published accuracy: {points(self.discrepancy)} points "
+            f"({interval(self.low, self.high)}). Likely cause: {self.likely}."
+        )
+
     def tables(self) -> Iterable[Table]:
         yield Table.of(
             f"{self.model}: {percent(self.measured)} % measured on {self.n:,} images, "
@@ -85,8 +92,6 @@ class PipelineCheck(Result):
                 f"{100 * self.level:g} % interval": lambda row: interval(row["low"], row["high"]),
             },
             notes=[
-                f"Discrepancy {points(self.discrepancy)} points "
-                f"({interval(self.low, self.high)}). Likely cause: {self.likely}.",
                 f"Effective robustness below {percent(self.not_interpretable_below)} points is not "
                 "interpretable with this pipeline.",
             ],

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from shiftbed.display import Result, Table, interval, percent, points, records
+from shiftbed.display import Result, Table, against_zero, interval, percent, points, records
 from shiftbed.engine.evaluate import Evaluated, evaluate
 from shiftbed.engine.plan import ModelSpec
 from shiftbed.errors import InputError
@@ -40,6 +40,15 @@ class Monitored(Result):
 
     json_keys = "run steps=frame"
     run: str
+
+    def answer(self) -> Iterable[str]:
+        judged = self.frame.drop_nulls("effective")
+        for row in records(judged.filter(pl.col("step") == pl.col("step").max())):
+            ends = row["rho_low"], row["rho_high"]
+            yield (
+                f"Step {row['step']}, {row['setting']}: {against_zero(*ends)} "
+                f"(ρ {points(row['effective'])} points, {interval(*ends)})."
+            )
 
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Any] = {

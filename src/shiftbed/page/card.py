@@ -18,7 +18,7 @@ from shiftbed import __version__
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
-from shiftbed.display import Cell, Result, Table, counted, interval, p_value, percent, points
+from shiftbed.display import SAID, Cell, Result, Table, interval, p_value, percent, points
 from shiftbed.errors import InputError, plain
 from shiftbed.figures.palette import LINE
 from shiftbed.page.findings import findings
@@ -29,8 +29,6 @@ from shiftbed.results.sources import Results, joined
 from shiftbed.store import PredictionStore
 from shiftbed.testbed.record import Testbed
 
-_SAID = 5
-"""Shifts that are told in words."""
 _STYLE = "font:15px/1.5 system-ui,sans-serif;max-width:56rem"
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
@@ -51,9 +49,11 @@ class Card(Result):
     output: Path | None = None
     """Where it was written."""
 
+    def answer(self) -> Iterable[str]:
+        return [self.opening, *self.sentences]
+
     def tables(self) -> Iterable[Table]:
-        opening = Table(title=f"Robustness of {self.model}", notes=(self.opening, *self.sentences))
-        return [opening, self.accuracies, self.robustness, Table(notes=self.caveats)]
+        return [self.accuracies, self.robustness, Table(notes=self.caveats)]
 
     def to_svg(self) -> str:
         """ρ of every shift as a dot on its interval, with 0, the line, in the middle of them."""
@@ -201,10 +201,10 @@ def _opening(testbed: Testbed, name: str, mine: pl.DataFrame, fdr: float) -> str
             f"(false discovery rate {fdr:g})."
         )
     parts = []
-    for row in out.head(_SAID).to_dicts():
+    for row in out.head(SAID).to_dicts():
         said = "; ".join([f"{points(row['effective'], 1)} points", *doubts(row)])
         parts.append(f"{row['shift']} ({said})")
-    more = f" and {len(out) - _SAID} more" if len(out) > _SAID else ""
+    more = f" and {len(out) - SAID} more" if len(out) > SAID else ""
     return (
         f"{name} is out of line among the {baseline} on {len(out)} of {len(mine)} distribution "
         f"shifts (false discovery rate {fdr:g}): {', '.join(parts)}{more}."
@@ -214,7 +214,7 @@ def _opening(testbed: Testbed, name: str, mine: pl.DataFrame, fdr: float) -> str
 def _sentences(mine: pl.DataFrame, level: float) -> tuple[str, ...]:
     """Those out of line first, then by how unusual ρ is."""
     unusual = mine.sort("out_of_line", "p_value", descending=[True, False], nulls_last=True)
-    return tuple(in_words(row, level) for row in unusual.head(_SAID).to_dicts())
+    return tuple(in_words(row, level) for row in unusual.head(SAID).to_dicts())
 
 
 def _accuracies(

@@ -103,6 +103,9 @@ class Reproduced(Result):
     paper: str
     cells: tuple[Cell, ...]
 
+    def answer(self) -> Iterable[str]:
+        return [f"{self.paper}: {note}." for note in self.notes]
+
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Text] = {
             **{name: name for name in ("table", "row", "column")},
@@ -113,7 +116,7 @@ class Reproduced(Result):
             "why": "why",
         }
         title = f"{self.paper}: printed and recomputed"
-        return [Table.of(title, self.frame, columns, notes=self.notes, left=3)]
+        return [Table.of(title, self.frame, columns, left=3)]
 
     def to_dict(self) -> dict[str, Any]:
         return {"cells": [asdict(cell) for cell in self.cells]}

@@ -246,13 +246,21 @@ class DataCheck(Result):
         """Whether everything that is recognised is whole."""
         return bool(self.frame["complete"].all())
 
+    def answer(self) -> Iterator[str]:
+        if len(self.frame):
+            whole = int(self.frame["complete"].sum())
+            yield (
+                f"{self.directory}: {whole} of {counted(len(self.frame), 'test set')} of the "
+                "catalogue complete."
+            )
+
     def tables(self) -> Iterator[Table]:
         if not len(self.frame):
             none = f"{self.directory}: no test set of the catalogue is recognised in it; "
             yield Table(notes=(f"{none}shiftbed shifts show NAME says how each lies on disk.",))
             return
         yield Table.of(
-            f"{self.directory}: {counted(len(self.frame), 'test set')} of the catalogue",
+            "Test sets that are recognised",
             self.frame,
             {
                 "test set": "spec",

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.analysis.consistency import FrameSets, PmK, pm_k
-from shiftbed.display import Result, Table, between, percent, schema
+from shiftbed.display import SAID, Result, Table, between, percent, schema
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy, read_class_map
 from shiftbed.records import Setting
@@ -130,6 +130,15 @@ class FrameConsistency(Result):
 
     def to_dict(self) -> dict[str, Any]:
         return super().to_dict() | ({"written": list(self.written)} if self.written else {})
+
+    def answer(self) -> Iterable[str]:
+        known = self.frame.drop_nulls("value").sort("k", maintain_order=True)
+        for (model,), rows in list(known.group_by(["model"], maintain_order=True))[:SAID]:
+            first, last = rows["value"][0], rows["value"][-1]
+            yield (
+                f"{model}: {percent(first)} % right at pm-{rows['k'][0]}, {percent(last)} % at "
+                f"pm-{rows['k'][-1]}: {percent(first - last)} points lost to nearby frames."
+            )
 
     def tables(self) -> Iterable[Table]:
         judged = {

@@ -9,7 +9,7 @@ import polars as pl
 
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.dependence import clustered_pearson
-from shiftbed.display import Cell, Table, number
+from shiftbed.display import Cell, Table, between, counted, number, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import NATURAL, PERTURBED
 from shiftbed.results.charts import Charted
@@ -34,6 +34,20 @@ class Correlated(Charted):
     json_keys = "testbed unit correlations=frame notes"
     testbed: str
     unit: str
+
+    def answer(self) -> Iterable[str]:
+        known = self.frame.drop_nulls("r")
+        goes = known.filter(pl.col("low") > 0)
+        yield (
+            f"Robustness to a synthetic shift goes with that to a natural one in {len(goes)} of "
+            f"{counted(len(known), 'pair')} of shifts (r and its interval above 0)."
+        )
+        for row in records(known.sort("r", descending=True).head(1)):
+            ends = between(row["low"], row["high"], lambda r: number(r, 2))
+            yield (
+                f"Most: {row['synthetic']} with {row['natural']}, r {number(row['r'], 2)}"
+                f"{f' ({ends})' if ends else ''}."
+            )
 
     def tables(self) -> Iterable[Table]:
         wide = self.frame.pivot("natural", index="synthetic", values="r")

@@ -15,7 +15,7 @@ from shiftbed.analysis.corruption_error import (
     CorruptionError,
     corruption_error,
 )
-from shiftbed.display import Cell, Result, Table, between, percent
+from shiftbed.display import Cell, Result, Table, between, percent, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.testbed import Source, Testbed, open_testbed
 
@@ -91,6 +91,17 @@ class CorruptionErrors(Result):
     level: float
     most: int
     """Models in the printed table."""
+
+    def answer(self) -> Iterator[str]:
+        known = self.frame.drop_nulls("mce").sort("mce")
+        if not len(known):
+            yield "No model was evaluated under every corruption that mCE needs."
+        for row in records(known.head(1)):
+            ends = between(row["low"], row["high"])
+            yield (
+                f"Lowest mCE: {row['model']}, {percent(row['mce'])}{f' ({ends})' if ends else ''}; "
+                f"100 is {self.reference}."
+            )
 
     def tables(self) -> Iterator[Table]:
         columns: dict[str, Cell] = {

@@ -5,7 +5,8 @@ Architectures are chosen on ID data (Tables 2 and S2). Gaps are normalised ones 
 are of recipes themselves (Figures S6 and S8).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,45 @@ from shiftbed.analysis.effects import (
     rank_trend,
 )
 from shiftbed.analysis.pairs import PairTable
+from shiftbed.display import between, counted, number, percent, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.pairs.averages import UNITS, Averaged, by_group, frame_of
 from shiftbed.results.pairs.networks import CHOICES
 
 Floats = NDArray[np.float64]
+ALPHA = 0.05
+"""Differences with a q-value up to this are told in words."""
 ALL = "all"
 """The row of an architecture table that is over all tasks."""
+
+
+def effect_answer(show: str, frame: pl.DataFrame, claim: str | None) -> Iterator[str]:
+    """What a table of effects comes to, in words."""
+    if show == "differences":
+        held = frame.filter(pl.col("q_value") <= ALPHA)["metric"].to_list()
+        total = counted(len(frame), "metric")
+        if held:
+            yield f"{claim} in {len(held)} of {total} (q ≤ {ALPHA:g}): {', '.join(held)}."
+        else:
+            yield f"That {claim} can be told in none of {total} (q ≤ {ALPHA:g})."
+    elif show == "architectures":
+        for row in records(frame.filter(pl.col("task") == ALL).sort("ood_error").head(1)):
+            error = f" ± {number(row['ood_error_se'], 3)}" if row["ood_error_se"] else ""
+            yield f"Lowest OOD error: {row['architecture']}, {number(row['ood_error'], 3)}{error}."
+    elif show == "means":
+        of_ood = frame.filter(pl.col("where") == "ood").sort("accuracy", descending=True)
+        column = frame.columns[frame.columns.index("where") + 1]
+        for row in records(of_ood.head(1)):
+            where = ", ".join(str(row[name]) for name in ("task", "data_size"))
+            found = f"{row[column]}, {percent(row['accuracy'])} %"
+            yield f"Most accurate on OOD data: {found} ({where})."
+    else:
+        there = frame.filter(pl.col("where") == "ood") if show == "head" else frame
+        for row in records(there.drop_nulls("gap").sort("gap", descending=True).head(1)):
+            ends = between(row["low"], row["high"], partial(number, digits=3))
+            around = f" ({ends})" if ends else ""
+            what = "Largest gap to the whole network" if show == "head" else "Hardest"
+            yield f"{what}: {row['task']}, normalised gap {number(row['gap'], 3)}{around}."
 
 
 def architectures(

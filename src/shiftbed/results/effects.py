@@ -22,6 +22,7 @@ from shiftbed.results.effect_tables import (
     architectures,
     difficulty,
     difficulty_effect,
+    effect_answer,
     full_and_head,
     recipe_means,
 )
@@ -192,6 +193,9 @@ class RecipeEffects(PairStudy):
         if self.by_task is not None and self.trend is not None:
             more |= {"predictiveness": records(self.by_task), "trend": records(self.trend)}
         return super().to_dict() | more
+
+    def answer(self) -> Iterable[str]:
+        return effect_answer(self.show, self.frame, self.alternative)
 
     def tables(self) -> Iterable[Table]:
         title = f"{self.source}: {self.title}"

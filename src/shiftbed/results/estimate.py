@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.analysis.label_free import TRUSTED_R2, AgreementLine
-from shiftbed.display import Row, Table, percent, points, records, schema
+from shiftbed.display import SAID, Row, Table, between, counted, percent, points, records, schema
 from shiftbed.results.charts import Charted
 from shiftbed.results.joint_answers import Source, matched, open_answers, open_two
 from shiftbed.results.label_free import (
@@ -174,6 +174,26 @@ class Estimates(Charted):
             names = ("mae", "r2", "models")
             lines["rehearsal"] = dict(zip(names, self.rehearsed, strict=True))
         return super().to_dict() | lines | {"families": None}
+
+    def answer(self) -> Iterable[str]:
+        if len(errors := self.errors.filter(pl.col("method") != "ID")):
+            best = errors.sort("mae").row(0, named=True)
+            yield (
+                f"Closest to the labels: {best['method']}, off by {percent(best['mae'])} points on "
+                f"average over {counted(best['models'], 'model')}."
+            )
+            return
+        holds = self.line is not None and self.line.holds
+        order = ["PPI", *(["ALine-D"] if holds else []), "ATC-MC", "DoC", "AC"]
+        method = next((one for one in order if one in set(self.frame["method"])), None)
+        rows = self.frame.filter(pl.col("method") == (method or "")).drop_nulls("estimate")
+        for row in records(rows.sort("id_accuracy", descending=True).head(SAID)):
+            ends = between(row["low"], row["high"])
+            found = f"{percent(row['estimate'])} %{f' ({ends})' if ends else ''}"
+            how = (METHODS | FEW_LABELS)[row["method"]]
+            yield f"{row['model']}: about {found} right on {self.target} ({how})."
+        if not len(rows):
+            yield f"No accuracy on {self.target} can be estimated that is to be trusted."
 
     def tables(self) -> Iterable[Table]:
         by_model: dict[str, dict[str, Row]] = {}

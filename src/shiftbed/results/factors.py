@@ -112,6 +112,14 @@ class FactorStudy(PairStudy):
             "resampled": {"unit": found.resampled, "units": found.units, "draws": found.draws},
         }
 
+    def answer(self) -> Iterable[str]:
+        found = self.found
+        shares = ", ".join(f"{100 * share:.0f} %" for share in found.variance)
+        yield (
+            f"{counted(found.k, 'factor')} of {len(found.columns)} metrics over "
+            f"{counted(found.n, 'network')}, with {shares} of their variance."
+        )
+
     def tables(self) -> Iterable[Table]:
         found = self.found
         yield Table.of(

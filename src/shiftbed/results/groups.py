@@ -9,7 +9,7 @@ import polars as pl
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary
 from shiftbed.analysis.means import GroupMean, group_mean, mean_of_shifts
-from shiftbed.display import Cell, Table, interval, number, percent, points, records, schema
+from shiftbed.display import SAID, Cell, Table, interval, number, percent, points, records, schema
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.caveats import (
@@ -58,6 +58,30 @@ class Grouped(Charted):
     by: str
     level: float
     parts: Mapping[str, pl.DataFrame]
+
+    def answer(self) -> Iterable[str]:
+        """Groups whose mean is told apart from the line; of several fits, by the plane."""
+        found = self.parts["groups"]
+        if "evaluation" in found.columns:
+            found = found.filter(evaluation="multi-ID").rename({"ood": "shift"})
+        found = found.filter(pl.col("shift") != AVERAGE)
+        sides = {
+            "Above": found.filter(pl.col("low") > 0),
+            "Below": found.filter(pl.col("high") < 0),
+        }
+        for side, rows in sides.items():
+            far = rows.sort(pl.col("mean").abs(), descending=True)
+            told = [
+                f"{r['group']} on {r['shift']} (mean ρ {points(r['mean'])}, "
+                f"{interval(r['low'], r['high'])}"
+                f"{'; line not trusted' if r.get('trusted') is False else ''})"
+                for r in records(far.head(SAID))
+            ]
+            more = f" and {len(far) - SAID} more" if len(far) > SAID else ""
+            if told:
+                yield f"{side} the line: {', '.join(told)}{more}."
+        if not any(map(len, sides.values())):
+            yield f"No {self.by} is told apart from the line: every interval of a mean ρ holds 0."
 
     def tables(self) -> Iterable[Table]:
         fitted: Cell = ("fitted", lambda yes: "yes" if yes else "no")

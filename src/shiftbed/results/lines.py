@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 from shiftbed.analysis.baseline import Baseline, Estimator, Line, OnBoundary
 from shiftbed.analysis.id_sets import IdSets, examine, partial_residuals
 from shiftbed.analysis.intervals import check_draws
-from shiftbed.display import Row, Table, number, percent, plain
+from shiftbed.display import SAID, Row, Table, counted, number, percent, plain
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import NATURAL, Shift
 from shiftbed.results.charts import Charted
@@ -132,6 +132,20 @@ class Fitted(Drawn):
     def baseline(self) -> Baseline:
         """The (first) line or plane."""
         return next(iter(self.lines.values()))
+
+    def answer(self) -> Iterable[str]:
+        if self.id_sets is not None:
+            chosen, best = self.id_sets.chosen, self.id_sets.best
+            yield (
+                f"Enough to predict {self.baseline.ood_setting}: {' + '.join(chosen.id_settings)} "
+                f"(left-out R² {number(chosen.loo_r2)}; of the best, "
+                f"{' + '.join(best.id_settings)}, {number(best.loo_r2)})."
+            )
+        for group, line in list(self.lines.items())[:SAID]:
+            why = "; ".join(self.testbed.trust(line).reasons)
+            found = f"R² {number(line.r2, 3)} through {counted(line.n, 'model')}"
+            verdict = f"not trusted: {why} ({found})" if why else f"trusted: {found}"
+            yield f"The {self.testbed.line} of {group or line.shift} is {verdict}."
 
     def tables(self) -> Iterable[Table]:
         if self.id_sets is not None:

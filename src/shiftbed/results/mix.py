@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.analysis.mixing import majority_vote, mixed, robustness_of
-from shiftbed.display import Table, interval, p_value, percent, points
+from shiftbed.display import Table, against_zero, interval, p_value, percent, points, records
 from shiftbed.errors import InputError
 from shiftbed.results.charts import Charted
 from shiftbed.results.joint_answers import (
@@ -96,6 +96,15 @@ class MadeClassifiers(Charted):
     scale: str
     models: int
     """Models that the line goes through."""
+
+    def answer(self) -> Iterable[str]:
+        for row in records(self.frame.sort("effective", descending=True, nulls_last=True).head(1)):
+            rule = f", {row['rule']}" if "rule" in row else ""
+            yield (
+                f"Most robust of {len(self.frame)}: {row['classifier']}{rule}, "
+                f"{against_zero(row['low'], row['high'])} (ρ {points(row['effective'])} points, "
+                f"{interval(row['low'], row['high'])})."
+            )
 
     def tables(self) -> Iterable[Table]:
         notes = [

@@ -96,6 +96,14 @@ class PatternStudy(PairStudy):
     level: float
     counts: pl.DataFrame
 
+    def answer(self) -> Iterable[str]:
+        counts = self.frame["pattern"].value_counts(sort=True).iter_rows()
+        found = ", ".join(f"{count} {pattern}" for pattern, count in counts)
+        yield (
+            f"Of {counted(len(self.frame), 'pair')}: {found}; the line is trusted in "
+            f"{int(self.frame['trusted'].sum())}."
+        )
+
     def tables(self) -> Iterable[Table]:
         def why(row: Row) -> Any:
             line = row["pattern"] == "increasing"

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import check_fractions
-from shiftbed.display import Cell, Table, counted, interval, p_value, percent, points, records
+from shiftbed.display import SAID, Cell, Table, counted, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.caveats import badges, caveat_notes, failure_notes, in_words, judge
@@ -34,8 +34,6 @@ _SHIFT = (
     "verdict", "caveats",
 )  # fmt: skip
 _NEAREST = 5
-_SAID = 5
-"""Shifts that are told in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +62,11 @@ class Placed(Drawn):
     sensitivity: tuple[Sensitivity, ...] | None = None
     """ρ under every defensible choice, by shift, where that was asked."""
 
+    def answer(self) -> Iterable[str]:
+        yield from (in_words(row, self.level) for row in records(self.frame.head(SAID)))
+        if len(self.frame) > SAID:
+            yield f"{counted(len(self.frame) - SAID, 'more shift')} in the table."
+
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Cell] = {
             "shift": "shift",
@@ -77,11 +80,7 @@ class Placed(Drawn):
             "verdict": badges,
         }
         title = f"{self.model} on {self.testbed.name}"
-        said = [in_words(row, self.level) for row in records(self.frame.head(_SAID))]
-        left = len(self.frame) - len(said)
-        more = [f"{counted(left, 'more shift')} in the table."] if left else []
-        yield Table(title=title, notes=(*said, *more))
-        yield Table.of("", self.frame, columns, notes=self.notes)
+        yield Table.of(title, self.frame, columns, notes=self.notes)
         for one in self.sensitivity or ():
             yield from one.tables()
         if len(self.nearest):

@@ -11,7 +11,7 @@ import polars as pl
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import benjamini_hochberg, check_level
 from shiftbed.analysis.trajectory import held_out_peak
-from shiftbed.display import Cell, Table, counted, interval, p_value, percent, points, records
+from shiftbed.display import SAID, Cell, Table, counted, interval, p_value, percent, points, records
 from shiftbed.errors import InputError
 from shiftbed.importing.models import UNSPECIFIED
 from shiftbed.records import Shift
@@ -61,18 +61,22 @@ class PlacedAll(Drawn):
     """Models without both accuracies of any shift."""
     not_computed: tuple[tuple[str, str], ...] = ()
 
-    def tables(self) -> Iterable[Table]:
+    def answer(self) -> Iterable[str]:
         models, shifts = self.frame["model"].n_unique(), self.frame["shift"].n_unique()
         out = int(self.frame["out_of_line"].sum())
         best = headline(self.frame)
-        said = (
+        yield (
             f"{counted(models, 'model')} of {self.source} on {counted(shifts, 'shift')} of "
             f"{self.testbed.name}: {out} of {counted(len(self.frame), 'verdict')} out of line."
         )
-        most = (
-            () if best is None else (f"Largest: {best['model']} on {in_words(best, self.level)}",)
-        )
-        yield Table(title=f"{self.source} on {self.testbed.name}", notes=(said, *most))
+        if best is not None:
+            yield f"Largest: {best['model']} on {in_words(best, self.level)}"
+        elif len(self.frame) <= SAID:
+            for row in records(self.frame):
+                yield f"{row['model']} on {in_words(row, self.level)}"
+
+    def tables(self) -> Iterable[Table]:
+        title = f"{self.source} on {self.testbed.name}"
         alone = self.frame.filter(~pl.col("model").is_in(self._steps.implode()))
         if len(alone):
             columns: dict[str, Cell] = {
@@ -87,7 +91,7 @@ class PlacedAll(Drawn):
             }
             left = len(alone) - _SHOWN
             more = [f"{counted(left, 'more row')} in the JSON."] if left > 0 else []
-            yield Table.of("", alone.head(_SHOWN), columns, notes=more, left=2)
+            yield Table.of(title, alone.head(_SHOWN), columns, notes=more, left=2)
         if len(self.runs):
             columns = {"run": "run", "shift": "shift", "steps": "steps"}
             columns |= {f"{w} ρ": (w, points) for w in ("start", "peak", "final")}

@@ -18,7 +18,7 @@ from shiftbed.analysis.planning import (
     power_of,
     smallest,
 )
-from shiftbed.display import Cell, Row, Table, number, percent, points
+from shiftbed.display import Cell, Row, Table, counted, number, percent, points, records
 from shiftbed.errors import InputError
 from shiftbed.records import ImageResults, Shift
 from shiftbed.results.charts import Charted
@@ -51,6 +51,19 @@ class Planned(Charted):
     design: Design
     flags: tuple[str, ...]
     """What is to be known about the promise."""
+
+    def answer(self) -> Iterable[str]:
+        asked = {"measured": "To measure it", "out-of-line": "To call the model out of line"}
+        for row in records(self.frame):
+            now = f"power {number(row['power'], 2)} for ρ = {points(self.delta)} points"
+            if row["power"] >= self.wanted_power:
+                yield f"{asked[row['question']]}: enough as it is ({now})."
+                continue
+            images, models = row["ood_images_needed"], row["models_needed"]
+            ways = [counted(images, "OOD image")] if images else []
+            ways += [counted(models, "baseline model")] if models else []
+            needs = f"it needs {' or '.join(ways)}" if ways else "no number is enough"
+            yield f"{asked[row['question']]}: not enough ({now}); {needs}."
 
     def tables(self) -> Iterable[Table]:
         def needed(row: Row, column: str) -> str:

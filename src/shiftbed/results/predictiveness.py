@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from shiftbed.display import Cell, Table, between, counted, number, p_value, plain, records
+from shiftbed.display import SAID, Cell, Table, between, counted, number, p_value, plain, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.pairs import PairStudy, Source, name_of, notes_of, open_pairs
 from shiftbed.results.pairs.added import with_upstream
@@ -121,6 +121,24 @@ class MetricPredictiveness(PairStudy):
             "matrix": {name: plain(getattr(whole, name)) for name in arrays},
             **grouped,
         }
+
+    def answer(self) -> Iterable[str]:
+        """The largest correlation, of each group if there are any."""
+        of, known = self.study, self.frame.drop_nulls("r").sort("r", descending=True)
+        says = {
+            "scores": f"{{metric}} predicts {of.target} best",
+            "matrix": "{a} and {b} go together most",
+            "transfer": "{metric} of {from} data predicts itself best",
+        }[self.show]
+        best = known.unique(self.by, keep="first", maintain_order=True) if self.by else known
+        for row in records(best.head(SAID if self.by else 1)):
+            group = f"{row[self.by]}: " if self.by else ""
+            ends = between(row["low"], row["high"], partial(number, digits=3))
+            around = f" ({100 * of.level:g} % interval {ends})" if ends else ""
+            yield f"{group}{says.format_map(row)}: r {number(row['r'], 3)}{around}."
+        if self.show == "scores" and not self.by:
+            better = known.filter(pl.col("more_low") > 0)["metric"].to_list()
+            yield f"Clearly better than {of.given}: {', '.join(better) or 'none'}."
 
     def tables(self) -> Iterable[Table]:
         found, of = self.study.found, self.study

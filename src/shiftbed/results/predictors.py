@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.intervals import check_draws, clopper_pearson
 from shiftbed.analysis.predictors import MANY, Lead, Predictor, lead, predictor, ranks
-from shiftbed.display import Row, Table, between, number, records, schema
+from shiftbed.display import SAID, Row, Table, between, counted, number, records, schema
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.charts import Charted
@@ -154,6 +154,17 @@ class PredictorTable(Charted):
         ]
         more = {"checkpoint": self.checkpoint, "networks": networks, "notes": list(self.notes)}
         return found | more | {"files": list(self.files)}
+
+    def answer(self) -> Iterable[str]:
+        first = self.frame.filter(pl.col("rank") == 1, pl.col("group") == AVERAGE)
+        for row in records(first.head(SAID)):
+            sure = "predicts best" if row["best"] else "leads, but which predicts best is open"
+            sure = "predicts it" if row["p_value"] is None else sure
+            found = f"{row['ood']}: {row['metric']} {sure} (R² {number(row['r2'], 3)}"
+            ends = between(row["r2_low"], row["r2_high"], partial(number, digits=3))
+            yield f"{found}{f', {100 * self.level:g} % interval {ends}' if ends else ''})."
+        if len(first) > SAID:
+            yield f"{counted(len(first) - SAID, 'more OOD set')} in the table."
 
     def tables(self) -> Iterable[Table]:
         form = partial(number, digits=3)

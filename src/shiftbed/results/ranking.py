@@ -9,7 +9,7 @@ import polars as pl
 
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import benjamini_hochberg
-from shiftbed.display import Cell, Row, Table, interval, p_value, percent, points, records
+from shiftbed.display import SAID, Cell, Row, Table, interval, p_value, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.caveats import (
@@ -27,8 +27,6 @@ from shiftbed.scales import Scale
 from shiftbed.testbed import Source, choose
 from shiftbed.testbed.select import Choice
 
-_SAID = 5
-"""Shifts that are told in words."""
 SORTED_BY = ("effective", "relative", "p_value", "target")
 
 
@@ -49,6 +47,9 @@ class Ranked(Drawn):
     def shown(self) -> pl.DataFrame:
         return self.frame.head(self.most) if self.most else self.frame
 
+    def answer(self) -> Iterable[str]:
+        return [self.headline]
+
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Cell] = {
             "model": "model",
@@ -65,10 +66,7 @@ class Ranked(Drawn):
         if self.frame["testbed"].n_unique() > 1:
             columns["testbed"] = "testbed"
         notes = [f"{len(self.shown)} of {len(self.frame)} rows. {self.notes[0]}", *self.notes[1:]]
-        return [
-            Table(title=self.title, notes=(self.headline,)),
-            Table.of("", self.shown, columns, notes=notes, left=3),
-        ]
+        return [Table.of(self.title, self.shown, columns, notes=notes, left=3)]
 
     @property
     def headline(self) -> str:
@@ -186,6 +184,9 @@ class Compared(Drawn):
     not_computed: tuple[tuple[str, str], ...] = ()
     """Shifts without a line, with the reason."""
 
+    def answer(self) -> Iterable[str]:
+        return [self._in_words(row) for row in records(self.frame.head(SAID))]
+
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Cell] = {"shift": "shift"}
         for title, key, form in (("ID", "id", percent), ("OOD", "ood", percent),
@@ -194,11 +195,7 @@ class Compared(Drawn):
         columns |= {"ρ A − ρ B": ("difference", points), "interval": _interval}
         columns["q"] = ("q_value", p_value)
         title = f"{self.testbed.name}: A = {self.models[0]}, B = {self.models[1]}"
-        said = tuple(self._in_words(row) for row in records(self.frame.head(_SAID)))
-        return [
-            Table(title=title, notes=said),
-            Table.of("", self.frame, columns, notes=self.notes),
-        ]
+        return [Table.of(title, self.frame, columns, notes=self.notes)]
 
     def _in_words(self, row: Row) -> str:
         better = self.models[0 if row["difference"] > 0 else 1]

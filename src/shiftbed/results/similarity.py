@@ -164,6 +164,18 @@ class ModelSimilarity(Charted):
             **({} if self.closeness is None else {"triplets": self.closeness.to_dict()}),
         }
 
+    def answer(self) -> Iterable[str]:
+        mean = self.mean
+        far = (
+            f", {100 * mean.ratio:.0f} % of what models that err independently would have"
+            if mean.independent > 0
+            else ""
+        )
+        yield (
+            f"The less accurate of two models is right where the other is wrong on "
+            f"{percent(mean.value)} % of examples (mean dominance{far})."
+        )
+
     def tables(self) -> Iterable[Table]:
         size = len(self.by_model)
         more = [f"The {self.most} most accurate of {size} models; -n shows more."]

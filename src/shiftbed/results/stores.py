@@ -43,14 +43,18 @@ class StoreCheck(Result):
         """Whether nothing is missing, duplicate or damaged."""
         return not len(self.frame)
 
+    def answer(self) -> Iterator[str]:
+        if self.whole:
+            yield f"{self.store}: {self.cells} cells, nothing missing, duplicate or damaged."
+        else:
+            yield f"{self.store}: {counted(len(self.frame), 'problem')}"
+
     def tables(self) -> Iterator[Table]:
         if self.whole:
-            whole = f"{self.store}: {self.cells} cells, nothing missing, duplicate or damaged."
-            yield Table(notes=(whole, *self._said()))
+            yield Table(notes=tuple(self._said()))
         else:
-            title = f"{self.store}: {counted(len(self.frame), 'problem')}"
             columns = {c: c for c in ("kind", "where", "what")}
-            yield Table.of(title, self.frame, columns, left=3, notes=tuple(self._said()))
+            yield Table.of("", self.frame, columns, left=3, notes=tuple(self._said()))
 
     def _said(self) -> Iterator[str]:
         if self.sealed:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.baseline import Baseline, OnBoundary
 from shiftbed.analysis.trajectory import HeldOutPeak, average_runs, held_out_peak
-from shiftbed.display import Cell, Row, Table, interval, number, percent, points
+from shiftbed.display import SAID, Cell, Row, Table, interval, number, percent, points, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import Shift
 from shiftbed.results.charts import Charted
@@ -134,6 +134,15 @@ class Trajectories(Charted):
     level: float
     over: str | None = None
     draw: Draw = "rho"
+
+    def answer(self) -> Iterable[str]:
+        for row in records(self.kinds.head(SAID)):
+            lost = (row["lost_low"] or 0.0) > 0
+            yield (
+                f"{row['kind']}: ρ is {points(row['start_rho'])} at the start, "
+                f"{points(row['peak_rho'])} at its peak and {points(row['final_rho'])} at the end: "
+                f"{'robustness is lost' if lost else 'no loss can be told'}."
+            )
 
     def tables(self) -> Iterable[Table]:
         columns: dict[str, Cell] = {"kind": "kind", "runs": "runs"}

@@ -90,6 +90,16 @@ class TransferGrid(Charted):
     def to_dict(self) -> Any:
         return records(self.frame)
 
+    def answer(self) -> Iterable[str]:
+        helps = self.frame.filter(pl.col("gain_low") > 0).sort("gain", descending=True)
+        if not len(helps):
+            yield "No training helps anywhere that can be told: every gain's interval holds 0."
+        for row in records(helps.head(1)):
+            yield (
+                f"Training on {row['trained_on']} helps most on {row['tested_on']}: "
+                f"{points(row['gain'])} points ({interval(row['gain_low'], row['gain_high'])})."
+            )
+
     def tables(self) -> Iterable[Table]:
         yield Table.of(
             f"Transfer between corruptions, {self.source}",

@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 from torch import nn
 
 from shiftbed.analysis.intervals import clopper_pearson
-from shiftbed.display import Result, Table, percent, records
+from shiftbed.display import Result, Table, between, percent, records
 from shiftbed.engine.evaluate import evaluate, images_of
 from shiftbed.engine.open_setting import OpenSetting, open_setting
 from shiftbed.engine.plan import ModelSpec
@@ -275,6 +275,13 @@ class LinearProbed(Result):
     def to_dict(self) -> dict[str, Any]:
         settings = records(self.frame.drop("model"))
         return super().to_dict() | {"sweep": self._swept(), "settings": settings}
+
+    def answer(self) -> Iterable[str]:
+        reached = {fit.penalty: one for fit, one in self.sweep.fits}[self.penalty]
+        yield (
+            f"Best on validation: λ = {self.penalty:.3g}, {percent(reached.value)} % "
+            f"({between(reached.low, reached.high)})."
+        )
 
     def tables(self) -> Iterable[Table]:
         edge = "; it is the first or last one tried" if self.sweep.at_the_edge else ""

@@ -18,7 +18,7 @@ import polars as pl
 import torch
 
 from shiftbed.atomic import write_atomically
-from shiftbed.display import Result, Table, percent, records
+from shiftbed.display import Result, Table, between, percent, records
 from shiftbed.engine.evaluate import evaluate, images_of
 from shiftbed.engine.plan import CellPlan, Done, ModelSpec
 from shiftbed.engine.testbed_file import plan_setting
@@ -202,6 +202,12 @@ class Interpolated(Result):
     failed: tuple[dict[str, str], ...] = ()
     level: float = 0.95
 
+    def answer(self) -> Iterable[str]:
+        for (setting,), rows in self.frame.group_by(["setting"], maintain_order=True):
+            best = rows.sort("value", descending=True, nulls_last=True).row(0, named=True)
+            ends = between(best["low"], best["high"])
+            yield f"Best on {setting}: α = {best['alpha']:g}, {percent(best['value'])} % ({ends})."
+
     def tables(self) -> Iterable[Table]:
         notes = [f"failed: {f['model']} on {f['setting']}: {f['error']}" for f in self.failed]
         yield score_table(f"{self.run}: accuracy along α", self.frame, self.level, notes)
@@ -330,22 +336,24 @@ class Soup(Result):
             found["trials"] = records(self.frame)
         return found
 
-    def tables(self) -> Iterable[Table]:
+    def answer(self) -> Iterable[str]:
         where = "" if self.file is None else f": {self.file}"
-        notes = [f"{self.how} soup of {len(self.members)}{where}"]
+        yield f"{self.how.capitalize()} soup of {len(self.members)}{where}"
         if self.accuracy is None:
-            notes.append("Not evaluated: no held-out set.")
+            yield "Not evaluated: no held-out set."
         else:
             reached = self.accuracy
-            notes.append(
+            yield (
                 f"Accuracy on {self.held_out}: {percent(reached['value'])} % "
                 f"({percent(reached['low'])} … {percent(reached['high'])}, {100 * self.level:g} %, "
                 f"n = {reached['n']:,})"
             )
+
+    def tables(self) -> Iterable[Table]:
         if self.how == "uniform":
-            yield Table.of("", self.frame, {"member": "model"}, notes=notes)
+            yield Table.of("", self.frame, {"member": "model"})
             return
-        notes.append("It was chosen on these images: evaluate it on others before quoting it.")
+        notes = ["It was chosen on these images: evaluate it on others before quoting it."]
         yield Table.of(
             "Greedy soup, in the order tried",
             self.frame,

@@ -33,6 +33,12 @@ function fill(node, ...children) {
   return node;
 }
 
+/** A name that may be broken after its separators, and nowhere else. */
+function breakable(name) {
+  const pieces = String(name).split(/(?<=[-_.,/@=+])(?=.)/);
+  return pieces.flatMap((piece, k) => (k ? [document.createElement("wbr"), piece] : [piece]));
+}
+
 // --- numbers as text ------------------------------------------------------------------------------
 
 const minus = (text) => text.replace("-", "−");
@@ -266,7 +272,7 @@ function tableView(name, header, given, count = given.length) {
   const build = () => {
     if (body.childElementCount || !details.open) return;
     for (const row of rowsOf().slice(0, MOST_ROWS)) {
-      body.append(make("tr", {}, row.map((v) => make("td", { class: typeof v === "number" ? "number" : null }, show(v)))));
+      body.append(make("tr", {}, row.map((v) => make("td", { class: typeof v === "number" ? "number" : null }, typeof v === "string" ? breakable(v) : show(v)))));
     }
   };
   details.addEventListener("toggle", () => {

@@ -173,13 +173,13 @@ function boardTable(shift, columns, chosen) {
   const body = make("tbody");
   const pins = pinned();
   for (const i of rows.slice(0, limit)) {
-    const name = make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name, pins: JSON.stringify([MODELS[i]]) }), title: MODELS[i] }, nameOf(i));
+    const name = make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name, pins: JSON.stringify([MODELS[i]]) }), title: MODELS[i] }, breakable(nameOf(i)));
     body.append(
       make(
         "tr",
         { class: pins.has(MODELS[i]) ? "pinned" : null },
         make("td", { class: "model" }, name),
-        chosen.map((c) => columns[c].cell?.(i) ?? make("td", { class: columns[c].number ? "number" : c === "kind" ? "kind" : null }, columns[c].show(columns[c].value(i)))),
+        chosen.map((c) => columns[c].cell?.(i) ?? make("td", { class: columns[c].number ? "number" : c === "kind" ? "kind" : null }, columns[c].number ? columns[c].show(columns[c].value(i)) : breakable(columns[c].show(columns[c].value(i))))),
       ),
     );
   }

@@ -112,7 +112,7 @@ function outOfLine() {
             make(
               "tr",
               {},
-              make("td", {}, make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: r[2], pins: JSON.stringify([r[0]]) }), title: r[0] }, nameOf(MODELS.indexOf(r[0])))),
+              make("td", {}, make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: r[2], pins: JSON.stringify([r[0]]) }), title: r[0] }, breakable(nameOf(MODELS.indexOf(r[0]))))),
               make("td", {}, r[1]),
               make("td", {}, shiftNamed(r[2]) ? shiftTitle(shiftNamed(r[2])) : r[2]),
               make("td", { class: "number" }, percent(r[3])),

@@ -226,7 +226,7 @@ function nearestTable(one) {
       "tbody",
       {},
       nearestModels(one).map(({ i, rho }) =>
-        make("tr", {}, make("td", {}, nameOf(i)), make("td", { class: "number" }, percent(accuracy(one.line.source, i))), make("td", { class: "number" }, percent(accuracy(one.line.target, i))), make("td", { class: "number" }, points(rho))),
+        make("tr", {}, make("td", {}, breakable(nameOf(i))), make("td", { class: "number" }, percent(accuracy(one.line.source, i))), make("td", { class: "number" }, percent(accuracy(one.line.target, i))), make("td", { class: "number" }, points(rho))),
       ),
     ),
   );
