@@ -45,6 +45,6 @@ def test_the_verdict_comes_first_and_in_colour():
     placed = sb.place("imagenet-testbed-2020", {"val": 0.7613}, {"imagenet-v2": 0.7})
     text = io.StringIO()
     placed.print(rich.console.Console(file=text, width=100, force_terminal=True))
-    first, second = text.getvalue().splitlines()[:2]
-    assert "your model" in first
-    assert "\x1b[1;32mmore robust than baseline models\x1b[0m" in second
+    first = text.getvalue().splitlines()[0]
+    assert first.startswith("\x1b[1mimagenet-v2: ")
+    assert "\x1b[1;32mmore robust than its accuracy predicts\x1b[0m" in first

@@ -5,9 +5,9 @@
 Makes the page of the 2020 testbed, and of a store (for the charts that need predictions per image,
 if one is given), opens each view in headless Chromium at 1280 and 390 pixels, and writes compressed
 pictures to docs/images/report, less than 2.5 MB together; runs every plot line of docs/gallery.md
-into docs/images/gallery (STORE in place of the one that ``make demo`` leaves). Two files of hashes
-say of which sources the pictures are: docs/images/sources.sha256 of the page's, gallery.sha256 of
-the gallery's lines and what draws them.
+into docs/images/gallery (STORE in place of the one that ``make demo`` leaves; ``tools.heads`` makes
+the other). Two files of hashes say of which sources the pictures are: docs/images/sources.sha256 of
+the page's, gallery.sha256 of the gallery's lines and what draws them.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,8 @@ TALLEST = 1500
 WIDEST, LARGEST = 1280, 300_000
 DEMO = "demo/digits/store"
 """The store that ``make demo`` leaves, as the gallery's lines name it."""
+HEADS = "demo/heads/store"
+"""The store that ``tools.heads`` makes, likewise."""
 
 
 def take(browser: Any, path: Path, views: dict[str, str], folder: Path) -> None:
@@ -111,10 +114,20 @@ def gallery(folder: Path, store: str | None, only: str) -> None:
         if only not in name:
             continue
         words = [store if store and word == DEMO else word for word in shlex.split(options)]
+        words = [str(of_heads()) if word == HEADS else word for word in words]
         if DEMO in words and not Path(DEMO).is_dir():
             sys.exit(f"{name} needs {DEMO}: run make demo, or give another --store")
         app(["plot", *words, "-o", str(target), "--dpi", "110"], standalone_mode=False)
         shrink(Image.open(target), target)
+
+
+@cache
+def of_heads() -> Path:
+    """The store of whole networks and heads; trained now where it is not there."""
+    from tools import heads
+
+    there = Path(HEADS)
+    return there if there.is_dir() else heads.make(Path(tempfile.mkdtemp()))
 
 
 def shrink(picture: Image.Image, target: Path) -> None:

@@ -304,6 +304,8 @@ def test_every_command_has_a_verdict_or_is_said_to_have_none() -> None:
 
 
 def test_models_of_a_recipe_are_named_by_what_differs(folder: Path) -> None:
+    card = shiftbed("card", OURS, "--testbed", "store", cwd=folder).stdout
+    assert card.startswith(f"## Robustness of {HUMAN}\n\n{HUMAN} is ")
     table = shiftbed("rank", "--testbed", "store", "--most", "40", cwd=folder).stdout
     assert HUMAN in table
     assert OURS in shiftbed("rank", "--testbed", "store", "--json", cwd=folder).stdout

@@ -324,7 +324,8 @@ BROKEN = r"""() => {
   const found = [];
   for (const cell of document.querySelectorAll("table th, table td")) {
     if (!cell.offsetParent) continue;
-    const lines = (range) => new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size;
+    const tops = (range) => [...range.getClientRects()].map((r) => Math.round(r.top));
+    const lines = (range) => new Set(tops(range)).size;
     const whole = document.createRange();
     whole.selectNodeContents(cell);
     if (cell.matches("td.number") && lines(whole) > 1) found.push(cell.innerText);

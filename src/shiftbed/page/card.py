@@ -18,7 +18,7 @@ from shiftbed import __version__
 from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.analysis.intervals import clopper_pearson
 from shiftbed.atomic import write_atomically
-from shiftbed.display import SAID, Cell, Result, Table, interval, p_value, percent, points
+from shiftbed.display import SAID, Cell, Result, Table, interval, p_value, percent, points, readable
 from shiftbed.errors import InputError, plain
 from shiftbed.figures.palette import LINE
 from shiftbed.page.findings import findings
@@ -65,7 +65,10 @@ class Card(Result):
         def cells(row: Sequence[str]) -> str:
             return "| " + " | ".join(_markdown(one) for one in row) + " |"
 
-        parts = [f"## Robustness of {_markdown(self.model)}", "", _markdown(self.opening), ""]
+        name, opening = (
+            _markdown(readable(one, self.called)) for one in (self.model, self.opening)
+        )
+        parts = [f"## Robustness of {name}", "", opening, ""]
         parts += [f"- {_markdown(one)}" for one in self.sentences]
         parts += ["", f"![ρ by shift, with intervals]({quote(picture)})"] if picture else []
         for table in (self.accuracies, self.robustness):
@@ -82,14 +85,15 @@ class Card(Result):
         def listed(items: Sequence[str]) -> str:
             return "<ul>" + "".join(f"<li>{_escaped(one)}</li>" for one in items) + "</ul>"
 
+        name, opening = (_escaped(readable(one, self.called)) for one in (self.model, self.opening))
         tables = "".join(
             f"<h3>{_escaped(t.title)}</h3>\n{replace(t, title='').html()}\n"
             for t in (self.accuracies, self.robustness)
         )
         caveats = f"<h3>Caveats</h3>{listed(self.caveats)}\n" if self.caveats else ""
         return (
-            f'<section>\n<div style="{_STYLE}">\n<h2>Robustness of {_escaped(self.model)}</h2>\n'
-            f"<p>{_escaped(self.opening)}</p>\n{listed(self.sentences)}\n{self.to_svg()}\n"
+            f'<section>\n<div style="{_STYLE}">\n<h2>Robustness of {name}</h2>\n'
+            f"<p>{opening}</p>\n{listed(self.sentences)}\n{self.to_svg()}\n"
             f"{tables}{caveats}"
             f"<h3>Sources</h3>{listed(self.citations)}\n</div>\n</section>\n"
         )
@@ -171,6 +175,7 @@ def card(
     made = Card(
         frame=mine,
         citation=bed.citation,
+        called=bed.called,
         model=name,
         opening=_opening(bed, name, mine, fdr),
         sentences=_sentences(mine, level),

@@ -145,7 +145,9 @@ class Fitted(Drawn):
             why = "; ".join(self.testbed.trust(line).reasons)
             found = f"R² {number(line.r2, 3)} through {counted(line.n, 'model')}"
             verdict = f"not trusted: {why} ({found})" if why else f"trusted: {found}"
-            yield f"The {self.testbed.line} of {group or line.shift} is {verdict}."
+            called = self.testbed.line
+            called = called if len(line.id_settings) == 1 else called.replace("line", "plane")
+            yield f"The {called} of {group or line.shift} is {verdict}."
 
     def tables(self) -> Iterable[Table]:
         if self.id_sets is not None:
