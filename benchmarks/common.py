@@ -9,12 +9,15 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def arguments(what: str | None, *more: str) -> argparse.Namespace:
-    """The flags; ``more`` are those of one benchmark."""
+    """The flags; ``more`` are those of one benchmark, or an argument if there are no dashes."""
     parser = argparse.ArgumentParser(description=what)
     parser.add_argument("--quick", action="store_true", help="under 40 seconds")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     for flag in more:
-        parser.add_argument(flag, action="store_true")
+        if flag.startswith("--"):
+            parser.add_argument(flag, action="store_true")
+        else:
+            parser.add_argument(flag, nargs="?")
     return parser.parse_args()
 
 

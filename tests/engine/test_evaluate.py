@@ -4,6 +4,7 @@ import contextlib
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import shiftbed as sb
 from shiftbed.errors import InputError
@@ -169,3 +170,33 @@ def test_a_backend_asked_for_is_compared_with_torch_on_a_few_images(val):
     plain = sb.evaluate(model(), val, backend="torch")
     answers = [one.store.read("mine", "val")["class_1"].to_list() for one in (fast, plain)]
     assert answers[0] == answers[1]
+
+
+def test_answers_to_drafts_of_pictures_are_another_models(tmp_path):
+    """Asked for in any of the ways, they are in the record and never mixed with the others."""
+    pytest.importorskip("timm")
+    rng = np.random.default_rng(0)
+    for i in range(4):
+        folder = tmp_path / "images" / str(i % 2)
+        folder.mkdir(parents=True, exist_ok=True)
+        low = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8))
+        low.resize((640, 480)).save(folder / f"{i}.jpg")
+    images, line = str(tmp_path / "images"), "timm:resnet10t?pretrained=false&num_classes=2&size=32"
+    ways = [
+        (line, {}),
+        (f"{line}&decoding=draft", {}),
+        (line, {"preprocessing": {"decoding": "draft"}}),
+    ]
+    options = {"backend": "torch", "keep_logits": True}
+    made = [sb.evaluate(one, images, **options, **more) for one, more in ways]
+    kept = [one.store.cell(*one.summary.complete[0]) for one in made]
+    assert [one["preprocessing"].get("decoding") for one in kept] == [None, "draft", "draft"]
+    assert len({one["identity"] for one in kept[:2]}) == 2
+    plain, draft, again = (
+        one.store.read(*one.summary.complete[0])["logits"].to_list() for one in made
+    )
+    assert draft == again != plain
+    store = tmp_path / "store"
+    sb.evaluate(line, images, store=store, **options)
+    with pytest.raises(InputError, match="predictions of another model"):
+        sb.evaluate(line, images, store=store, preprocessing={"decoding": "draft"}, **options)

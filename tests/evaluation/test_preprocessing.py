@@ -10,6 +10,7 @@ from PIL import Image
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.compat import ensure_torchvision
+from shiftbed.evaluation.data import batches, open_test_set
 from shiftbed.evaluation.preprocessing import INTERPOLATIONS, Preprocessing, as_picture
 
 from .models.photographs import photograph, photographs
@@ -239,3 +240,39 @@ def test_override_and_what_changed():
 def test_bad_fields(changes, message):
     with pytest.raises(InputError, match=message):
         Preprocessing(size=(8, 8)).override(**changes)
+
+
+class TestDrafts:
+    whole = Preprocessing(size=(56, 56), resize=64)
+    draft = whole.override(decoding="draft")
+
+    def test_are_off_and_go_without_saying(self):
+        """Records and identities of models made before hold."""
+        assert self.whole.draft is None
+        assert "decoding" not in self.whole.describe()
+        assert Preprocessing.from_dict(self.whole.describe()) == self.whole
+        assert Preprocessing.from_dict(self.draft.describe()) == self.draft
+        assert self.draft.changes_from(self.whole) == {"decoding": "draft"}
+        with pytest.raises(InputError, match="unknown decoding 'fast'"):
+            self.whole.override(decoding="fast")
+
+    @given(
+        st.integers(1, 5000), st.integers(1, 5000), st.sampled_from(["center", "squash", "none"])
+    )
+    def test_are_at_least_twice_what_they_are_resized_to(self, width, height, crop):
+        p = Preprocessing(size=(56, 48), crop=crop, decoding="draft")
+        down, across = p._resized(height, width)
+        assert p.draft(width, height) == (2 * across, 2 * down)
+
+    def test_come_out_nearly_alike(self, tmp_path):
+        file = tmp_path / "own" / "china.jpg"
+        file.parent.mkdir()
+        photograph("china").save(file, quality=92)
+        test_set = open_test_set(tmp_path)
+        found = {
+            p.decoding: next(batches(test_set, None, p.pixels, 1, draft=p.draft)).pixels[0]
+            for p in (self.whole, self.draft)
+        }
+        assert test_set.load(0, self.draft.draft).size == (320, 214)  # of 640 × 427
+        gap = np.abs(found["full"].astype(int) - found["draft"])
+        assert 0 < gap.mean() < 1.5

@@ -82,7 +82,9 @@ class OpenSetting:
         keep = (stop - start) * height * width * preprocessing.channels <= limit / 2
         seen: list[NDArray[np.uint8]] = []
         rows_of = range(start, stop)
-        for batch in batches(self.test_set, rows_of, preprocessing.pixels, batch_size, threads):
+        for batch in batches(
+            self.test_set, rows_of, preprocessing.pixels, batch_size, threads, preprocessing.draft
+        ):
             keep = keep and not batch.unreadable  # what cannot be read now is tried again
             if keep:
                 seen.append(batch.pixels.copy())

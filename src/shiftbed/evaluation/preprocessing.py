@@ -22,11 +22,16 @@ What happens, in this order, as in the evaluation transforms of timm, torchvisio
    resized image larger than 2²⁶ pixels, only the part that is kept is computed, which can differ
    by one level.
 
+With ``decoding="draft"`` a JPEG file that is much larger than what it is resized to is decoded at a
+half, a quarter or an eighth of its size (in the frequency domain, by libjpeg), but never below
+``GAP`` times the resized image; that is then resized as above. It is faster and changes pixels
+slightly, and so some answers: it is off unless asked for, and is part of what a model is.
+
 Normalisation by ``mean`` and ``std`` is no part of this: models do it themselves, so that
 corruptions and attacks act on pixels in [0, 1].
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -41,6 +46,9 @@ Mode = Literal["RGB", "BGR", "L"]
 CROPS: tuple[str, ...] = get_args(Crop)
 MODES: tuple[str, ...] = get_args(Mode)
 HALVES = ("even", "down")
+DECODINGS = ("full", "draft")
+GAP = 2
+"""How many times larger than the resized image a draft is at least."""
 INTERPOLATIONS = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
@@ -81,6 +89,8 @@ class Preprocessing:
     half: str = "even"
     """Where the crop begins if the margin is odd: at the even pixel (torchvision), or the lower
     one (transformers)."""
+    decoding: str = "full"
+    """Whether large JPEG files are decoded whole, or as a ``draft``: smaller, and faster."""
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -88,6 +98,7 @@ class Preprocessing:
             ("crop", self.crop, CROPS),
             ("mode", self.mode, MODES),
             ("half", self.half, HALVES),
+            ("decoding", self.decoding, DECODINGS),
         ):
             if value not in known:
                 raise unknown(name, str(value), known)
@@ -124,6 +135,19 @@ class Preprocessing:
         if self.mode == "L":
             return array[:, :, None]
         return np.ascontiguousarray(array[:, :, ::-1]) if self.mode == "BGR" else array
+
+    @property
+    def draft(self) -> Callable[[int, int], Pair] | None:
+        """From a picture's (width, height) to the least at which it may be decoded; None: whole.
+
+        >>> Preprocessing(size=(224, 224), resize=256, decoding="draft").draft(4000, 3000)
+        (682, 512)
+        """
+        return self._least if self.decoding == "draft" else None
+
+    def _least(self, width: int, height: int) -> Pair:
+        down, across = self._resized(height, width)
+        return GAP * across, GAP * down
 
     def _cropped(self, picture: Image.Image) -> Image.Image:
         """Resize and cut out the centre; padded where there is too little."""
@@ -177,8 +201,12 @@ class Preprocessing:
         return (round(margin / 2) if self.half == "even" else margin // 2), wanted, 0
 
     def describe(self) -> dict[str, Any]:
-        """All of it as JSON types; ``from_dict`` reads it back."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        """All of it as JSON types; ``from_dict`` reads it back. Whole decoding goes without saying,
+        so that older records and identities hold."""
+        found = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        if self.decoding == "full":
+            del found["decoding"]
+        return found
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Preprocessing":

@@ -94,7 +94,8 @@ class TrainingData:
         found = np.empty((len(self), height, width, preprocessing.channels), dtype=np.uint8)
         for part, test_set in enumerate(self.parts):
             left = np.flatnonzero(self.source == part)
-            for batch in batches(test_set, self.rows[left], preprocessing.pixels, 256, workers):
+            rows, draft = self.rows[left], preprocessing.draft
+            for batch in batches(test_set, rows, preprocessing.pixels, 256, workers, draft):
                 for bad in batch.unreadable:
                     raise InputError(
                         f"{test_set.name}: cannot read {bad.example}: {bad.reason}; leave it out "

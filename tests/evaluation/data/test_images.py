@@ -143,3 +143,38 @@ def test_damage_is_a_picture_or_a_reason(small, kind):
         changed[where] = rng.integers(0, 256, size=len(where))
         with contextlib.suppress(NoImage):
             assert read(changed.tobytes()).size
+
+
+class TestDrafts:
+    """JPEGs decoded smaller, as PIL's own ``draft`` does it, and nothing else."""
+
+    @pytest.fixture
+    def large(self, scenes):
+        return scenes[0].resize((1000, 701))
+
+    def test_a_jpeg_is_decoded_at_the_least_that_is_asked_for(self, large):
+        data = encoded(large, quality=90)
+        for least, wanted in (
+            ((1000, 701), (1000, 701)),
+            ((501, 350), (1000, 701)),
+            ((500, 350), (500, 351)),
+            ((250, 176), (500, 351)),
+            ((125, 80), (125, 88)),
+            ((1, 1), (125, 88)),
+        ):
+            found = decode(io.BytesIO(data), lambda width, height, least=least: least)
+            assert found.size == wanted
+            with Image.open(io.BytesIO(data)) as theirs:
+                theirs.draft(None, least)
+                assert np.array_equal(np.asarray(found), np.asarray(theirs))
+
+    @pytest.mark.parametrize("format", ["PNG", "BMP", "GIF", "TIFF", "WEBP"])
+    def test_other_formats_are_decoded_whole(self, large, format):
+        file = io.BytesIO()
+        large.save(file, format)
+        assert decode(file, lambda width, height: (1, 1)).size == large.size
+
+    def test_a_truncated_one_is_no_image(self, large):
+        data = encoded(large, quality=90)
+        with pytest.raises(NoImage, match="truncated"):
+            decode(io.BytesIO(data[: len(data) // 2]), lambda width, height: (1, 1))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError, brief, unknown
-from shiftbed.evaluation.data.images import NoImage, RowImages
+from shiftbed.evaluation.data.images import Draft, NoImage, RowImages
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, numbered, shown, some
 from shiftbed.reading.files import regular
 
@@ -70,7 +70,7 @@ class ArrayImages(RowImages):
     def pixels(self) -> NDArray[Any]:
         return self.source if isinstance(self.source, np.ndarray) else self.source.pixels
 
-    def load(self, row: int) -> Image.Image:
+    def load(self, row: int, draft: Draft | None = None) -> Image.Image:
         pixels = np.asarray(self.pixels[self.rows[row]])
         if self.layout == "NCHW":
             pixels = pixels.transpose(1, 2, 0)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.images import cores
+from shiftbed.evaluation.data.images import Draft, cores
 from shiftbed.evaluation.data.test_set import TestSet, Unreadable, UnreadableImage, checked_rows
 
 Transform = Callable[[Image.Image], NDArray[np.uint8]]
@@ -44,12 +44,14 @@ def batches(
     transform: Transform,
     batch_size: int,
     workers: int | None = None,
+    draft: Draft | None = None,
 ) -> Iterator[Batch]:
     """The images of ``rows`` (all, if None) in batches, in order.
 
     ``workers`` threads prepare them, one per processor by default, none for 0. What is yielded does
     not depend on their number. An exception of the transform is raised where its batch is due, but
-    for ``UnreadableImage``: a transform may refuse an image, too.
+    for ``UnreadableImage``: a transform may refuse an image, too. ``draft`` is how JPEGs may be
+    decoded, as the transform's ``Preprocessing.draft`` says.
     """
     size = len(test_set)
     chosen = checked_rows(np.arange(size) if rows is None else rows, size)
@@ -57,7 +59,7 @@ def batches(
     if batch_size < 1 or workers < 0:
         raise InputError("batch_size must be at least 1, workers at least 0")
     parts = (chosen[at : at + batch_size] for at in range(0, len(chosen), batch_size))
-    tray = _Tray(test_set, transform)
+    tray = _Tray(test_set, transform, draft)
     if workers == 0:
         return (tray.batch(part, tray.prepared(part)) for part in parts)
     return _in_threads(tray, parts, workers)
@@ -94,9 +96,10 @@ _Prepared = NDArray[np.uint8] | Unreadable
 class _Tray:
     """What all batches share: the transform and the shape that it makes."""
 
-    def __init__(self, test_set: TestSet, transform: Transform) -> None:
+    def __init__(self, test_set: TestSet, transform: Transform, draft: Draft | None) -> None:
         self.test_set = test_set
         self.transform = transform
+        self.draft = draft
         self.shape: tuple[int, ...] | None = None
         self.lock = Lock()
 
@@ -113,7 +116,7 @@ class _Tray:
     def prepare(self, row: int) -> NDArray[np.uint8]:
         """One image, of the shape of all."""
         example = self.test_set.examples[row]
-        image = self.test_set.load(row)
+        image = self.test_set.load(row, self.draft)
         try:
             pixels = self.transform(image)
         except Exception as error:

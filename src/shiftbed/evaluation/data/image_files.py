@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError, unknown
-from shiftbed.evaluation.data.images import EXTENSIONS, Images, NoImage, decode_file
+from shiftbed.evaluation.data.images import EXTENSIONS, Draft, Images, NoImage, decode_file
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples, shown, some
 from shiftbed.reading.files import read_file
 from shiftbed.reading.tables import decode, read_bytes, read_delimited
@@ -113,8 +113,8 @@ class FileImages(Images):
     def __len__(self) -> int:
         return len(self.names)
 
-    def load(self, row: int) -> Image.Image:
-        return decode_file(os.path.join(self.root, self.names[row]))
+    def load(self, row: int, draft: Draft | None = None) -> Image.Image:
+        return decode_file(os.path.join(self.root, self.names[row]), draft)
 
     def data(self, row: int) -> bytes:
         try:

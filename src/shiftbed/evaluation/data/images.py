@@ -5,6 +5,9 @@ preprocessing. The EXIF orientation is not applied, as in timm and torchvision. 
 first frame is taken. Only plain raster formats are decoded, whatever a file is called: PIL would
 hand an EPS file to another program.
 
+A JPEG may be decoded at a half, a quarter or an eighth of its size where that is asked for
+(``draft``); everything else is always decoded whole.
+
 A truncated file is refused, and so is a PNG whose checksums are wrong. Damage in the middle of a
 JPEG cannot be seen by any decoder; the fingerprint of the test set shows that a file changed.
 """
@@ -15,6 +18,7 @@ import os
 import sys
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -34,6 +38,8 @@ EXTENSIONS = frozenset(
     [".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp", ".avif"]
 )
 """How the names of image files end."""
+Draft = Callable[[int, int], tuple[int, int]]
+"""From a picture's (width, height) to the least size at which it may be decoded."""
 NOTHING = bytes(32)
 """The digest of an image that is not there."""
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP", "AVIF")
@@ -83,9 +89,9 @@ class Images(ABC):
         with ThreadPoolExecutor(min(8, (os.cpu_count() or 1) + 1)) as pool:
             return list(pool.map(digest, range(len(self))))
 
-    def load(self, row: int) -> Image.Image:
-        """The picture, loaded, or ``NoImage``."""
-        return decode(BytesIO(self.data(row)))
+    def load(self, row: int, draft: Draft | None = None) -> Image.Image:
+        """The picture, loaded, or ``NoImage``; a JPEG perhaps smaller, down to what is said."""
+        return decode(BytesIO(self.data(row)), draft)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -102,11 +108,11 @@ class RowImages(Images):
         return replace(self, rows=self.rows[rows])
 
 
-def decode_file(path: Path | str) -> Image.Image:
+def decode_file(path: Path | str, draft: Draft | None = None) -> Image.Image:
     """The picture in a file, loaded."""
     try:
         with open(regular(path), "rb") as file:
-            return decode(file)
+            return decode(file, draft)
     except InputError as error:
         raise NoImage(str(error).removeprefix(f"{path}: ")) from None
     except FileNotFoundError:
@@ -117,7 +123,7 @@ def decode_file(path: Path | str) -> Image.Image:
         raise NoImage(f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
-def decode(file: BinaryIO) -> Image.Image:
+def decode(file: BinaryIO, draft: Draft | None = None) -> Image.Image:
     """The picture in an open file, loaded; the file may be closed afterwards."""
     if ImageFile.LOAD_TRUNCATED_IMAGES:
         raise InputError(
@@ -132,6 +138,8 @@ def decode(file: BinaryIO) -> Image.Image:
             raise NoImage(f"too large: {width} × {height} pixels, at most {most} are decoded")
         if image.format == "PNG":
             _check_png(file)
+        if draft is not None and image.format == "JPEG":
+            image.draft(None, draft(width, height))
         image.load()
         return image.copy() if image.format in _FRAMES_FROM_FILE else image
     except UnidentifiedImageError:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.arrays import ArrayImages, layout_of, picture_of
-from shiftbed.evaluation.data.images import RowImages
+from shiftbed.evaluation.data.images import Draft, RowImages
 
 _READING = threading.Lock()
 """Few data sets may be read by several threads at once."""
@@ -138,7 +138,7 @@ class ItemImages(RowImages):
         pixels = np.asarray(plain(image))
         return to_bytes(pixels[None], what, self.layout)[0][0], label
 
-    def load(self, row: int) -> Image.Image:
+    def load(self, row: int, draft: Draft | None = None) -> Image.Image:
         image = self.item(row)[0]
         return image if isinstance(image, Image.Image) else picture_of(image)
 

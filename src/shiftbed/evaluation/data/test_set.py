@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
 from shiftbed.errors import InputError
-from shiftbed.evaluation.data.images import Images, NoImage
+from shiftbed.evaluation.data.images import Draft, Images, NoImage
 from shiftbed.evaluation.data.objects import images_of, plain, read_items, read_loader
 from shiftbed.evaluation.data.raw_examples import (
     check_name,
@@ -206,10 +206,13 @@ class TestSet:
         own: Sequence[Sequence[int]] = [(int(label),) for label in self.labels]
         return fingerprint_of(self.examples, self.label_sets or own, self.groups, self.digests)
 
-    def load(self, row: int) -> Image.Image:
-        """The picture of one example in its own mode, or ``UnreadableImage``."""
+    def load(self, row: int, draft: Draft | None = None) -> Image.Image:
+        """The picture of one example in its own mode, or ``UnreadableImage``.
+
+        ``draft``: the least size at which a JPEG may be decoded, by its own; see ``Preprocessing``.
+        """
         try:
-            return self.images.load(row)
+            return self.images.load(row, draft)
         except NoImage as error:
             raise UnreadableImage(self.examples[row], str(error)) from None
 

@@ -202,7 +202,8 @@ def spectra_of(
     perturb = {name: parse_perturbation(name, seed=seed).on(model) for name in corruptions}
     found: dict[str, list[Doubles]] = {name: [] for name in (test_set.name, *perturb)}
     labels = np.asarray(test_set.labels)
-    for batch in batches(test_set, rows, model.preprocessing.pixels, 64):
+    p = model.preprocessing
+    for batch in batches(test_set, rows, p.pixels, 64, draft=p.draft):
         if not len(batch.rows):
             continue
         x = pixels_to_float(batch.pixels)

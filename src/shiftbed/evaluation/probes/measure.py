@@ -252,8 +252,8 @@ def pixels_of(
 ) -> dict[int, Floats]:
     """(C, H, W) images in [0, 1] by row."""
     found: dict[int, Floats] = {}
-    transform = model.preprocessing.pixels
-    for batch in batches(test_set, rows, transform, 64, threads):
+    p = model.preprocessing
+    for batch in batches(test_set, rows, p.pixels, 64, threads, p.draft):
         x = np.ascontiguousarray(pixels_to_float(batch.pixels))
         found |= dict(zip(batch.rows.tolist(), x, strict=True))
     return found

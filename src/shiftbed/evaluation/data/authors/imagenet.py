@@ -35,7 +35,7 @@ from shiftbed.evaluation.data.authors.common import (
     wrong_layout,
 )
 from shiftbed.evaluation.data.image_files import FileImages, printable
-from shiftbed.evaluation.data.images import Images, NoImage
+from shiftbed.evaluation.data.images import Draft, Images, NoImage
 from shiftbed.evaluation.data.raw_examples import RawExamples, some
 
 _VALIDATION = re.compile(r"ILSVRC2012_val_(\d{8})\.jpe?g", re.IGNORECASE)
@@ -228,8 +228,8 @@ class CroppedImages(Images):
     def data(self, row: int) -> bytes:
         return self.inner.data(row)
 
-    def load(self, row: int) -> Image.Image:
-        image = self.inner.load(row)
+    def load(self, row: int, draft: Draft | None = None) -> Image.Image:
+        image = self.inner.load(row)  # whole: the border is as wide as it is
         width, height = image.size
         if min(width, height) <= 2 * self.border:
             raise NoImage(f"{width} × {height} pixels: nothing left inside the border")
