@@ -13,8 +13,11 @@ from matplotlib.figure import Figure
 
 from shiftbed.errors import InputError
 from shiftbed.figures import Panels, Scatter, draw, figure_of, save_static
+from shiftbed.figures.charts import Curve, Curves
+from shiftbed.figures.scatters import _sheet
 from shiftbed.records import Shift
 from shiftbed.results.charts.scatter import plane, scatter
+from shiftbed.results.lines import adhoc
 from shiftbed.testbed import Testbed, published
 from tests.figures.test_charts import CHARTS
 
@@ -144,6 +147,24 @@ def test_a_plane_needs_space() -> None:
     np.testing.assert_allclose(np.sort(heights), np.sort(chart.axes[2].within(chart.y)))
 
 
+def test_whole_numbers_have_no_ticks_in_between() -> None:
+    x, y = np.arange(1.0, 6.0), np.linspace(0.2, 0.8, 5)
+    curve = Curve(name="fog", x=x, y=y)
+    axes = figure_of(Curves(title="t", x_title="severity", y_title="y", curves=(curve,))).axes[0]
+    assert axes.get_xticks().tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_plane_is_cut_off_where_it_leaves_the_axes() -> None:
+    bed = published("imagenet-testbed-2020")
+    shift = adhoc(["val", "val-on-objectnet-classes"], "objectnet-1.0-beta")
+    drawn = plane(bed, shift)
+    corners, up = _sheet(drawn), drawn.axes[2]
+    assert len(corners) >= 3
+    heights = corners[:, :2] @ np.array(drawn.weights) + drawn.intercept
+    np.testing.assert_allclose(corners[:, 2], heights)
+    assert up.low - 1e-9 <= heights.min() <= heights.max() <= up.high + 1e-9
+
+
 def test_panels_need_a_grid() -> None:
     panels = next(chart for chart in CHARTS if isinstance(chart, Panels))
     with pytest.raises(InputError, match="axes of a grid"):
@@ -156,12 +177,16 @@ def test_without_axes_pyplot_shows_it() -> None:
     plt.close()
 
 
+@pytest.mark.parametrize("shift", ["", "ytbb-pm10", "imagenet-vid-pm10", "imagenet-a"])
 @pytest.mark.parametrize(("style", "width"), [("column", 3.35), ("columns", 6.9)])
-def test_a_figure_for_a_paper_fits_its_column(small: Testbed, style: str, width: float) -> None:
+def test_a_figure_for_a_paper_fits_its_column(
+    small: Testbed, style: str, width: float, shift: str
+) -> None:
     """As wide as the column, type of 6 to 9 points, no title, nothing beyond the edges."""
     from matplotlib.text import Text
 
-    figure = figure_of(scatter(small, "s"), style=style)
+    bed = published("imagenet-testbed-2020") if shift else small
+    figure = figure_of(scatter(bed, shift or "s"), style=style)
     assert figure.get_figwidth() == width
     figure.canvas.draw()
     texts = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]

@@ -76,6 +76,10 @@ _LARGE = 4
 """Of more panels than this each is a small multiple."""
 _TICKS = 4
 """Ticks of a small multiple."""
+_SECOND = 0.15
+"""Inches that the second line of a title takes where there is one column."""
+_COUNTS = 8
+"""So many whole numbers on an axis of curves are its ticks."""
 _ROOM = 40
 """Above so many rows or columns a heat map has no numbers in its cells and fewer names."""
 
@@ -106,7 +110,8 @@ def figure_of(chart: Chart, *, style: str = "paper") -> "Figure":
         if style in WIDTHS:
             high *= (WIDTHS[style] / wide) ** 0.8
             wide = WIDTHS[style]
-            high = min(high, 0.66 * wide) if isinstance(chart, Scatter) and wide > 5 else high
+            if isinstance(chart, Scatter):
+                high = min(high, 0.66 * wide) if wide > 5 else high + _SECOND
         figure = Figure(figsize=(wide, high))
         _fill(figure, _harmless(chart), bare=style in WIDTHS)
     return figure
@@ -323,6 +328,9 @@ def _curves(axes: "Axes", chart: Curves) -> None:
             axes.fill_between(
                 curve.x, curve.low, curve.high, color=look.colour, alpha=0.18, linewidth=0
             )
+    values = np.unique([float(x) for curve in chart.curves for x in curve.x])
+    if 0 < len(values) <= _COUNTS and (values == np.round(values)).all():
+        axes.set_xticks(values)  # severities and stages have nothing in between
     if chart.x_labels:
         axes.set_xticks(range(len(chart.x_labels)), [_plain(t) for t in chart.x_labels])
         if max(map(len, chart.x_labels)) > 4:
@@ -375,7 +383,8 @@ def _finish(axes: "Axes", chart: Curves | Dots, entries: int) -> None:
     axes.grid(color="#E6E6E6", linewidth=0.5)
     axes.set_axisbelow(True)
     if entries > 1 or named:
-        axes.legend(fontsize=6.5, frameon=False, ncols=1 + (entries > 8))
+        look: Any = {"edgecolor": "none", "framealpha": 0.85, "ncols": 1 + (entries > 8)}
+        axes.legend(fontsize=6.5, **look)
 
 
 def _lines(axes: "Axes", lines: tuple[Reference, ...], colours: dict[str, str]) -> int:

@@ -31,8 +31,11 @@ def draw_scatter(axes: "Axes", scatter: Scatter, *, beside: bool | None) -> None
     ):
         few = axis.thinned(int(room))
         put(few.at(few.ticks), few.tick_labels)
-    axes.set_xlabel(wrap(x.title, 75), parse_math=False)
-    axes.set_ylabel(wrap(y.title, 58), parse_math=False)
+    letter = 0.6 * float(axes.xaxis.label.get_fontsize()) / 72.0
+    across = place.width * figure.get_figwidth() / letter  # type: ignore[union-attr]
+    up = place.height * figure.get_figheight() / letter  # type: ignore[union-attr]
+    axes.set_xlabel(wrap(x.title, min(75, int(across))), parse_math=False)
+    axes.set_ylabel(wrap(y.title, min(58, int(up))), parse_math=False)
     axes.grid(color="#E6E6E6", linewidth=0.5)
     axes.set_axisbelow(True)
     _trends(axes, scatter)
@@ -42,17 +45,16 @@ def draw_scatter(axes: "Axes", scatter: Scatter, *, beside: bool | None) -> None
 
 
 def draw_plane(axes: "Axes", plane: Plane) -> None:
-    """The plane as a net, and a stem from each model to it, which is ρ."""
+    """The plane within the axes, and a stem from each model to it, which is ρ."""
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
+
     if axes.name != "3d":
         raise InputError(
             "a plane needs three-dimensional axes, such as figure.add_subplot(projection='3d')"
         )
     space: Any = axes
     one, two, up = plane.axes
-    floor = np.meshgrid(*[np.linspace(axis.low, axis.high, 21) for axis in (one, two)])
-    height = plane.weights[0] * floor[0] + plane.weights[1] * floor[1] + plane.intercept
-    height = np.where((height >= up.low) & (height <= up.high), height, np.nan)
-    space.plot_surface(*floor, height, color=LINE, alpha=0.25, linewidth=0, shade=False)
+    space.add_collection3d(Poly3DCollection([_sheet(plane)], color=LINE, alpha=0.25, linewidth=0))
     at = np.column_stack([one.within(plane.x[:, 0]), two.within(plane.x[:, 1]), up.within(plane.y)])
     foot = up.within(plane.predicted)
     for (across, along, top), bottom in zip(at, foot, strict=True):
@@ -82,9 +84,25 @@ def draw_plane(axes: "Axes", plane: Plane) -> None:
         title = axis.title.partition(", top-1")[0]
         getattr(space, f"set_{name}label")(wrap(title, 24), parse_math=False)
     space.view_init(elev=18, azim=-125)
-    legend = space.legend(loc="upper left", frameon=False, fontsize=7.0)
+    look: Any = {"frameon": False, "fontsize": 6.5, "ncols": 2, "columnspacing": 1.0}
+    legend = space.legend(loc="upper left", **look)
     for text in legend.get_texts():
         text.set_parse_math(False)
+
+
+def _sheet(plane: Plane) -> Floats:
+    """Corners (k, 3) of the plane, cut off where it leaves the axes above or below."""
+    one, two, up = plane.axes
+    ends = [(one.low, two.low), (one.high, two.low), (one.high, two.high), (one.low, two.high)]
+    corners = [np.array([*end, np.dot(plane.weights, end) + plane.intercept]) for end in ends]
+    for side, level in ((1.0, up.low), (-1.0, up.high)):
+        kept = []
+        for a, b in zip(corners, [*corners[1:], *corners[:1]], strict=True):
+            inside = [side * (point[2] - level) >= 0 for point in (a, b)]
+            kept += [a] if inside[0] else []
+            kept += [a + (b - a) * (level - a[2]) / (b[2] - a[2])] if inside[0] != inside[1] else []
+        corners = kept
+    return np.array(corners).reshape(-1, 3)
 
 
 def _trends(axes: "Axes", scatter: Scatter) -> None:
@@ -252,7 +270,7 @@ def _clear(axes: "Axes", points: Floats) -> Floats:
 
 def wrap(text: str, width: int) -> str:
     """Lines of at most that many characters, broken at neither a line's ends nor an '='."""
-    lines = text.replace(" = ", "\u00a0=\u00a0").split("\n")
+    lines = text.replace(" = ", "\u00a0=\u00a0").replace(" % (", "\u00a0% (").split("\n")
     return "\n".join(textwrap.fill(line, width) for line in lines)
 
 
