@@ -271,7 +271,7 @@ def _clear(axes: "Axes", points: Floats) -> Floats:
 def wrap(text: str, width: int) -> str:
     """Lines of at most that many characters, broken at neither a line's ends nor an '='."""
     lines = text.replace(" = ", "\u00a0=\u00a0").replace(" % (", "\u00a0% (").split("\n")
-    return "\n".join(textwrap.fill(line, width) for line in lines)
+    return "\n".join(textwrap.fill(line, width) for line in lines).replace("\u00a0%", " %")
 
 
 def shown(label: str) -> str:
