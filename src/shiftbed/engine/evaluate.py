@@ -452,7 +452,11 @@ def set_name(path: str) -> str:
     >>> set_name("images/val/"), set_name("digits.npz"), set_name("digits.npz:faint")
     ('val', 'digits', 'faint')
     """
+    from shiftbed.evaluation.data.wilds import PREFIX, WildsSpec
+
     plain = path.rstrip("/")
+    if plain.startswith(PREFIX):
+        return WildsSpec.parse(plain).called
     if ".npz:" in plain:
         return plain.rpartition(":")[2]
     return Path(plain).stem if Path(plain).suffix else Path(plain).name

@@ -140,10 +140,13 @@ def beside(path: str, base: Path) -> str:
     ('beds/images/val', 'imagenet-a@beds/images/a')
     """
     from shiftbed.engine.catalogue_settings import near
+    from shiftbed.evaluation.data.wilds import PREFIX, WildsSpec
 
     known = near(path, base)
     if known is not None:
         return known
+    if path.startswith(PREFIX):
+        return WildsSpec.parse(path).below(base)
     stays = path.startswith("~") or Path(path).is_absolute()
     return path if stays or url_of(path) is not None else str(base / path)
 

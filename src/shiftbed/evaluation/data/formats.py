@@ -30,6 +30,8 @@ from shiftbed.evaluation.data.raw_examples import (
 )
 from shiftbed.evaluation.data.tars import read_tars
 from shiftbed.evaluation.data.test_set import TestSet
+from shiftbed.evaluation.data.wilds import PREFIX as WILDS
+from shiftbed.evaluation.data.wilds import WildsSpec, read_wilds
 from shiftbed.hub import commit_of
 from shiftbed.places import local
 from shiftbed.reading.streams import expand
@@ -66,7 +68,8 @@ def open_test_set(
     Formats: image folder; ``FILE.npz``, ``FILE.npz:PREFIX`` or ``FILE.npy``; Parquet in Hugging
     Face's image layout; WebDataset tars; CSV manifest; a ``datasets.Dataset`` or a directory it was
     saved to. Patterns are globs or ranges, ``val-{0000..0003}.tar``; a path may be a URL, also of
-    the hub: ``hf://datasets/OWNER/NAME@REVISION/data/test-*.parquet``.
+    the hub: ``hf://datasets/OWNER/NAME@REVISION/data/test-*.parquet``. Data sets of WILDS through
+    its own package: ``wilds:camelyon17?root=DIR&split=test&hospital=2``.
 
     - ``image_column``, ``label_column``, ``group_column``, ``id_column``: columns, arrays of an
       ``.npz`` or fields of a tar, where the usual names do not decide.
@@ -159,6 +162,9 @@ def _find(spec: object, options: Options) -> tuple[str, RawExamples]:
 def _find_path(spec: str, options: Options) -> tuple[str, RawExamples]:
     if spec.startswith("pipe:"):
         raise InputError(f"{shown(spec)}: commands are not run; download the files first")
+    if spec.startswith(WILDS) and not os.path.lexists(spec):
+        wanted = WildsSpec.parse(spec)
+        return wanted.called, read_wilds(wanted, options)
     head, colon, prefix = spec.rpartition(".npz:")
     if colon:
         return prefix, read_arrays(_existing(head + ".npz"), prefix, options)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from shiftbed.errors import InputError
+from shiftbed.evaluation.data.wilds import PREFIX as WILDS
+from shiftbed.evaluation.data.wilds import WildsSpec
 from shiftbed.places import local, url_of
 from shiftbed.reading.streams import expand
 
@@ -32,6 +34,8 @@ def state_of(path: str, options: Mapping[str, Any]) -> str:
 
 def _files(place: str) -> Iterator[str]:
     """The files of a path, a folder, a pattern, ``FILE.npz:PREFIX`` or ``NAME@DIR``."""
+    if place.startswith(WILDS) and not os.path.lexists(place):
+        place = WildsSpec.parse(place).root
     _, at, folder = place.partition("@")
     archive, prefix, _ = place.rpartition(".npz:")
     if prefix:
