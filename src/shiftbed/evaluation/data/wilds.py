@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief, unknown
-from shiftbed.evaluation.compat import ensure_torchvision
 from shiftbed.evaluation.data.objects import ItemImages
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples
 from shiftbed.places import path_of
@@ -124,7 +123,7 @@ def _opened(wanted: WildsSpec) -> tuple[Any, str]:
         raise InputError(f"{wanted.text}: no folder {wanted.root}; root=DIR is where its data are")
     try:
         package = import_module("wilds")
-        ensure_torchvision()  # its data sets import it
+        import_module("shiftbed.evaluation.compat").ensure_torchvision()  # its data sets import it
     except ImportError as error:
         raise InputError(f"{wanted.text} needs wilds: pip install wilds ({error})") from None
     given: dict[str, Any] = {"root_dir": str(root), "download": False}
