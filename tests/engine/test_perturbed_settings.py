@@ -167,7 +167,7 @@ def test_warnings_of_attacks_are_in_the_record(folder):
     assert any(note.startswith(f"net on {setting}: warning: ") for note in summary.notes)
 
 
-def test_the_backend_is_measured_once_per_test_set(folder, monkeypatch):
+def test_the_backend_is_measured_once_per_model(folder, monkeypatch):
     from shiftbed.engine import cell as execute
 
     measured = []
@@ -179,6 +179,7 @@ def test_the_backend_is_measured_once_per_test_set(folder, monkeypatch):
         return choose(*given, **options)
 
     monkeypatch.setattr(execute, "choose_backend", counted)
+    monkeypatch.setattr(execute, "_measured", {})
     text = '[[settings]]\ntest_set = "val"\ncorruptions = ["fog", "snow:1"]\nshare = 0.1'
     summary = run_spec(read_testbed_toml(write(folder, text), allow_code=True))
     assert len(summary.complete) == 14

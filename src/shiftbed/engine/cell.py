@@ -41,18 +41,26 @@ from shiftbed.store.compact import expand
 
 
 def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> Done:
-    """Predict the parts of a task; each is written as soon as it is there."""
+    """Begin the cell, if nobody has, and predict the parts of a task, each written at once.
+
+    So models are opened, and their backends chosen, where they run.
+    """
     start = time.perf_counter()
     store = opened_store(task.store)
-    record = store.cell(*task.key)
-    if record is None:
-        raise InputError(
-            f"{task.key[0]!r} on {task.key[1]!r} is not in {store.files.root}: every worker must "
-            "reach the store that the run began in"
-        )
-    options = DEFAULTS | dict(task.options) | record["options"]
-    model = open_model(task.model, options, task.shared)
-    setting = matched(model, open_setting(task.setting))
+    there = open_setting(task.setting)
+    options = DEFAULTS | dict(task.options)
+    try:
+        model = open_model(task.model, options, task.shared)
+    except Exception as error:  # a model can raise anything; the others go on
+        return Done(key=task.key, error=one_line(error), broken=True)
+    try:
+        record = _begun(store, task)
+    except NotApplicable as error:
+        return Done(key=task.key, error=str(error), not_applicable=True)
+    if not task.parts:
+        return Done(key=task.key, seconds=time.perf_counter() - start)
+    options |= record["options"]
+    setting = matched(model, there)
     if how_matched(setting) != record.get("classes_matched"):
         raise InputError(
             f"{task.key[0]} on {task.key[1]} was begun with classes numbered in another way: use "
@@ -72,6 +80,34 @@ def execute(task: Task, report: Callable[[Done], None] = lambda done: None) -> D
         seconds = time.perf_counter() - clock
         report(Done(key=task.key, images=stop - begin, seconds=seconds, notes=notes))
     return Done(key=task.key, images=images, seconds=time.perf_counter() - start)
+
+
+def one_line(error: Exception) -> str:
+    """An error for a record: what a user caused as it is, others with their kind."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"
+
+
+def _begun(store: PredictionStore, task: Task) -> dict[str, Any]:
+    """The cell's record; made now if there is none, or begun anew if the task says so."""
+    record = None if task.fresh or task.first else store.cell(*task.key)
+    if record is not None and "backend" in record:
+        return record
+    if not store.check_test_set(open_setting(task.setting).stored):
+        raise InputError(
+            f"{task.key[1]!r} is not in {store.files.root}: every worker must reach the store that "
+            "the run began in"
+        )
+    return begin(
+        store,
+        task.model,
+        task.setting,
+        task.options,
+        images=task.images,
+        shared=task.shared,
+        fresh=task.fresh,
+        commit=task.commit,
+    )
 
 
 def _predictor(
@@ -138,7 +174,20 @@ def _predictor(
     return predicted
 
 
-def prepare(
+def resume(store: PredictionStore, model: ModelSpec, setting: SettingPlan) -> None:
+    """Put a cell that was begun earlier in order; it keeps its backend and options.
+
+    So continuing gives the same bytes.
+    """
+    old = store.cell(model.name, setting.id)
+    if old is not None and "backend" in old:
+        expand(store, model.name, setting.id, ranges(len(open_setting(setting).stored)))
+        if old.get("status") == "failed" or old.get("unreadable"):  # those are tried again
+            again = {key: value for key, value in old.items() if key != "error"}
+            store.write_cell(model.name, setting.id, again | {"status": "running"})
+
+
+def begin(
     store: PredictionStore,
     model: ModelSpec,
     setting: SettingPlan,
@@ -146,23 +195,15 @@ def prepare(
     images: int | None = None,
     shared: bool = False,
     fresh: bool = False,
-    new: bool = False,
+    commit: str | None = None,
 ) -> dict[str, Any]:
     """Write the cell's record before it starts: what will run, on what, with which backend.
 
-    A cell begun earlier keeps its backend and options, so that continuing gives the same bytes.
     ``images``: how many the model will see in all, over all its cells. ``shared``: whether others
     have the same backbone; all answer from its features then, which are torch's. ``fresh``: what
-    is there is forgotten, once the model has been opened. ``new``: nobody has begun it; if somebody
-    does meanwhile, their record holds.
+    is there is forgotten, once the model has been opened. Where somebody else begins the cell
+    meanwhile, their record holds.
     """
-    old = None if fresh or new else store.cell(model.name, setting.id)
-    if old is not None and "backend" in old:
-        expand(store, model.name, setting.id, ranges(len(open_setting(setting).stored)))
-        if old.get("status") == "failed" or old.get("unreadable"):  # those are tried again
-            again = {key: value for key, value in old.items() if key != "error"}
-            store.write_cell(model.name, setting.id, again | {"status": "running"})
-        return old
     given = DEFAULTS | dict(options)
     opened = open_model(model, given, shared)
     there = matched(opened, open_setting(setting))
@@ -200,6 +241,7 @@ def prepare(
         **({} if unknown is None else {"identity_unknown": unknown}),
         "n": len(there.stored),
         **provenance(),
+        **({} if commit is None else {"commit": commit}),
         **without_folders(model.details),
     }
     if fresh and store.cell(model.name, setting.id) is not None:
@@ -219,10 +261,12 @@ def check_applicable(
 
 
 _models = Kept()
+OPEN = 2
+"""Models that stay open."""
 LIGHT = 1e-3
 """What a head counts among open models."""
 CHECKED = 8
-"""Images on which a backend that was asked for by name is compared with torch."""
+"""Images on which a backend is compared with torch at least; one asked for by name just these."""
 
 
 def open_model(model: ModelSpec, options: Mapping[str, Any], shared: bool = False) -> Model:
@@ -252,10 +296,12 @@ def open_model(model: ModelSpec, options: Mapping[str, Any], shared: bool = Fals
         on = on_shared(found) if shared else found
         return on, 1.0 if on is found else LIGHT
 
-    found: Model = _models.get(key, opened, limit=2)
+    found: Model = _models.get(key, opened, limit=OPEN)
     return found
 
 
+SHARE = 128
+"""One in so many of a model's images makes a batch on which backends are measured, at most."""
 _measured: dict[tuple[Any, ...], tuple[Model, str, dict[str, Any]]] = {}
 _backends: dict[tuple[int, str], tuple[Model, Backend]] = {}
 
@@ -263,7 +309,7 @@ _backends: dict[tuple[int, str], tuple[Model, Backend]] = {}
 def _choose(
     model: Model, options: Mapping[str, Any], setting: OpenSetting, images: int
 ) -> tuple[str, dict[str, Any]]:
-    """The backend for a model, measured on its own first images, once per test set.
+    """The backend for a model, measured on the first images that it meets, once for all of them.
 
     One that is asked for by name is not chosen, only compared with torch, on a few of them.
     """
@@ -271,18 +317,20 @@ def _choose(
     if wanted == "torch" and isinstance(model, TorchModel):
         chosen = choose_backend(model, [], backend=wanted)
         return chosen.name, dict(chosen.report)
-    key = (id(model), setting.plan.setting.test_set, wanted, size)
+    key = (id(model), wanted, size, images)
     if key in _measured:
         return _measured[key][1:]
-    first = min(len(setting.stored), 2 * size if wanted == "auto" else min(size, CHECKED))
-    loaded = setting.batches(model.preprocessing, 0, first, batch_size=size, threads=1)
+    few = min(size, max(CHECKED, images // SHARE if wanted == "auto" else 0))
+    first = min(len(setting.stored), 2 * few if wanted == "auto" else few)
+    loaded = setting.batches(model.preprocessing, 0, first, batch_size=few, threads=1)
     sample = [pixels.transpose(0, 3, 1, 2) for _, pixels, _ in loaded if len(pixels)]
     if not sample:
         raise InputError(f"none of the first images of {setting.test_set.name!r} can be read")
     chosen = choose_backend(model, sample, backend=wanted, images=images)
     _backends.clear()
     _backends[id(model), chosen.name] = model, chosen
-    _measured.clear()
+    while len(_measured) >= OPEN:
+        del _measured[next(iter(_measured))]
     _measured[key] = model, chosen.name, dict(chosen.report)
     return chosen.name, dict(chosen.report)
 

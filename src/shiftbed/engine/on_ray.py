@@ -241,7 +241,7 @@ class _Crew:
         job, worker.job = worker.job, None
         self.idle.append(worker)
         done, parts = said
-        if done.error and job.failed_on is None:  # perhaps it is the node
+        if done.error and job.failed_on is None and not done.not_applicable:  # perhaps the node's
             job.failed_on, job.failure = worker.node, done
             job.until = time.monotonic() + ELSEWHERE
             worker.waits_for = job

@@ -240,6 +240,14 @@ class Task:
     options: Mapping[str, Any] = field(default_factory=dict)
     shared: bool = False
     """Whether other models have the same backbone, so that its features are worth keeping."""
+    images: int | None = None
+    """How many images the model will see in all, over all its cells."""
+    first: bool = False
+    """Whether nobody had begun the cell when the run was planned, and this is its first task."""
+    fresh: bool = False
+    """Whether the cell is begun anew, and what is there of it forgotten."""
+    commit: str | None = None
+    """The commit of the folder that the run was started in."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -254,6 +262,10 @@ class Done:
     images: int = 0
     seconds: float = 0.0
     error: str = ""
+    broken: bool = False
+    """Whether the model cannot be opened, so that its other cells fail as well."""
+    not_applicable: bool = False
+    """Whether the model cannot have this cell, such as an attack on one without gradients."""
     notes: tuple[str, ...] = ()
 
 
@@ -267,7 +279,7 @@ def ranges(n: int, size: int = PART) -> list[Range]:
 
 
 def tasks(
-    cell: CellPlan, store: str | PredictionStore, options: Mapping[str, Any]
+    cell: CellPlan, store: str | PredictionStore, options: Mapping[str, Any], **more: Any
 ) -> Iterator[Task]:
     """The cell cut into tasks, so that several workers can share a large one."""
     for i in range(0, len(cell.missing), PARTS_PER_TASK):
@@ -278,4 +290,6 @@ def tasks(
             parts=cell.missing[i : i + PARTS_PER_TASK],
             options=options,
             shared=cell.backbone is not None,
+            first=cell.new and not i,
+            **more,
         )

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 from shiftbed.engine.on_ray import on_ray
@@ -21,6 +22,7 @@ from shiftbed.engine.plan import (
     ranges,
     tasks,
 )
+from shiftbed.engine.provenance import commit
 from shiftbed.engine.runners import in_process, in_processes
 from shiftbed.engine.sharing import SharedCells
 from shiftbed.errors import InputError, unknown
@@ -164,27 +166,42 @@ def run_spec(
             from shiftbed.engine.identity import same_models
 
             cells = same_models(store, cells, given, summary.failed, same)
-        cells = _with_backbones(cells, given)
-        ready = _prepare(store, cells, given, summary, fresh, same)
+        elsewhere = runner != "local"  # what this process need not have: a GPU
+        cells = _with_backbones(cells, given | ({"device": "cpu"} if elsewhere else {}))
         kept = spec.store
         if isinstance(kept, str) and url_of(kept) is None:
             kept = str(path_of(kept).absolute())  # workers may be elsewhere
+        images = Counter({cell.model.name: 0 for cell in cells})
+        for cell in cells:
+            images[cell.model.name] += cell.images
+        start = commit(Path.cwd())
+
+        def cut(cell: CellPlan, **more: Any) -> Iterator[Task]:
+            seen = images[cell.model.name]
+            return tasks(cell, kept, given, images=seen, commit=start, **more)
+
+        gpus = not str(given.get("device", "cpu")).startswith("cpu")
+        run = _runner(runner, workers, address, gpus)
+        old = [cell for cell in cells if cell.missing and not cell.new]
+        anew = [cell for cell in old if fresh or (not same and _empty(store, cell))]
+        begun = run(_beginnings(anew, cut), _listener(summary, report)) if anew else ()
+        ready = _prepare(store, cells, summary, begun)
         by_key = {cell.key: cell for cell in cells}
         pending = {cell.key for cell in ready}
         for cell in cells:
             if cell.key not in pending:
                 _finish(store, cell, summary)
-        gpus = not str(given.get("device", "cpu")).startswith("cpu")
-        run = _runner(runner, workers, address, gpus)
-        shared = SharedCells(store, ready, lambda cell: tasks(cell, kept, given))
+        shared = SharedCells(store, ready, cut)
         with shared.claims.kept():
             shared.announce()
             while shared.waiting:
                 todo = shared.tasks()
                 some = list(islice(todo, 1))  # nobody is hired for nothing
                 for done in run(chain(some, todo), _listener(summary, report)) if some else ():
-                    if done.error:
-                        summary.failed.setdefault(done.key, done.error)
+                    _note_failure(summary, done)
+                    for key in shared.give_up(done.key[0]) if done.broken else ():
+                        summary.failed[key] = done.error
+                        _finish(store, by_key[key], summary)
                     if shared.is_last(done.key):  # complete at once, for whoever looks at the store
                         _finish(store, by_key[done.key], summary)
                         shared.release(done.key)
@@ -316,50 +333,44 @@ def _with_backbones(cells: list[CellPlan], options: dict[str, Any]) -> list[Cell
     return sorted(marked, key=place)
 
 
-def _prepare(
-    store: PredictionStore,
-    cells: list[CellPlan],
-    options: dict[str, Any],
-    summary: Summary,
-    fresh: bool,
-    same: bool,
-) -> list[CellPlan]:
-    """Write every pending cell's record; a model that cannot be opened fails its cells."""
-    from shiftbed.engine.cell import prepare
-    from shiftbed.evaluation.perturbations import NotApplicable
-
-    ready: list[CellPlan] = []
-    broken: dict[str, str] = {}
-    images = Counter({cell.model.name: 0 for cell in cells})
+def _beginnings(cells: Iterable[CellPlan], cut: Callable[..., Iterable[Task]]) -> Iterator[Task]:
+    """A task each for cells that are begun anew: what is there goes once their model is open."""
     for cell in cells:
-        images[cell.model.name] += cell.images
+        (first, *_) = cut(cell, fresh=True)
+        yield replace(first, parts=())
+
+
+def _prepare(
+    store: PredictionStore, cells: list[CellPlan], summary: Summary, begun: Iterable[Done]
+) -> list[CellPlan]:
+    """The pending cells: those begun earlier put in order, those begun anew as ``begun`` says.
+
+    All others are begun by whoever runs their first task.
+    """
+    from shiftbed.engine.cell import resume
+
+    anew = set()
+    for done in begun:
+        anew.add(done.key)
+        _note_failure(summary, done)
+    ready: list[CellPlan] = []
     for cell in cells:
         if not cell.missing:
             continue
-        why = broken.get(cell.model.name)
-        if why is None:
-            try:
-                prepare(
-                    store,
-                    cell.model,
-                    cell.setting,
-                    options,
-                    images=images[cell.model.name],
-                    shared=cell.backbone is not None,
-                    fresh=fresh or (not (same or cell.new) and _empty(store, cell)),
-                    new=cell.new,
-                )
-            except NotApplicable as error:  # this cell only
-                why = str(error)
-                summary.not_applicable.add(cell.key)
-            except Exception as error:  # a model can raise anything; the others go on
-                why = broken[cell.model.name] = _one_line(error)
-        if why is None:
-            ready.append(cell)
-        else:
-            summary.failed[cell.key] = why
+        if cell.key in summary.failed:
             _record_failure(store, cell, summary)
+            continue
+        if not cell.new and cell.key not in anew:
+            resume(store, cell.model, cell.setting)
+        ready.append(cell)
     return ready
+
+
+def _note_failure(summary: Summary, done: Done) -> None:
+    if done.error:
+        summary.failed.setdefault(done.key, done.error)
+    if done.not_applicable:
+        summary.not_applicable.add(done.key)
 
 
 def _empty(store: PredictionStore, cell: CellPlan) -> bool:
@@ -419,8 +430,3 @@ def _record_failure(store: PredictionStore, cell: CellPlan, summary: Summary) ->
     if cell.key in summary.not_applicable:
         failure["not_applicable"] = True
     store.write_cell(*cell.key, info | record | failure)
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"

@@ -37,6 +37,8 @@ class SharedCells:
     def tasks(self) -> Iterator[Task]:
         """Tasks of the cells that can be claimed now, each when it is asked for."""
         for key, cell in list(self.waiting.items()):
+            if key not in self.waiting:  # given up meanwhile
+                continue
             if not self.store.in_memory and not self.claims.take(_claim(key)):
                 continue
             del self.waiting[key]
@@ -61,6 +63,13 @@ class SharedCells:
         """Whether a task that is done was the last of its cell."""
         self.left[key] -= 1
         return not self.left[key]
+
+    def give_up(self, model: str) -> list[tuple[str, str]]:
+        """The cells of a model that nobody has begun; they are not run."""
+        found = [key for key in self.waiting if key[0] == model]
+        for key in found:
+            del self.waiting[key]
+        return found
 
     def release(self, key: tuple[str, str]) -> None:
         self.claims.release(_claim(key))
