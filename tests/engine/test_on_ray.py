@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 
 import shiftbed as sb
+from shiftbed.engine import cell
 from shiftbed.engine.on_ray import on_ray
 from shiftbed.engine.plan import Done
 from shiftbed.engine.run import _runner
@@ -226,6 +227,32 @@ def test_workers_share_a_gpu_by_fraction():
         assert len({one.notes[1] for one in done}) == 2
     finally:
         ray.shutdown()
+
+
+@pytest.mark.parametrize("gpus", [1, 0])
+def test_a_run_on_gpus_asks_for_them_and_opens_no_model_where_it_is_started(
+    beds, gpus, monkeypatch
+):
+    """The GPU is only said to be there: a worker that has been given it finds no such device."""
+    ray = pytest.importorskip("ray")
+    opened = cell.open_model
+
+    def here(model, options, *rest):
+        assert options["device"] == "cpu"  # to see which models share a backbone
+        return opened(model, options, *rest)
+
+    monkeypatch.setattr(cell, "open_model", here)
+    ray.init(address="local", num_cpus=2, num_gpus=gpus, include_dashboard=False, **QUIET)
+    try:
+        if not gpus:
+            with pytest.raises(InputError, match="has no GPU; give device = 'cpu'"):
+                sb.run(beds[0], runner="ray", workers=2, device="cuda", allow_code=True)
+            return
+        found = sb.run(beds[0], runner="ray", workers=2, device="cuda", allow_code=True)
+    finally:
+        ray.shutdown()
+    assert len(found.failed) == 4
+    assert all("device is an option of torch models" in why for why in found.failed.values())
 
 
 def test_a_cluster_without_gpus_is_one_line():

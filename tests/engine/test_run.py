@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,6 +103,47 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(testbed):
     store = PredictionStore(spec.store)
     assert store.cell("python:plain_models:gone", "a")["status"] == "failed"
     assert "gone" in store.cell("python:plain_models:gone", "a")["error"]
+
+
+def test_a_model_that_cannot_be_opened_is_tried_once(testbed, monkeypatch):
+    from shiftbed.engine import cell
+
+    tried = []
+    opened = cell.open_model
+
+    def noting(model, *given):
+        tried.append(model.name)
+        return opened(model, *given)
+
+    monkeypatch.setattr(cell, "open_model", noting)
+    spec = read_testbed_toml(testbed, allow_code=True)
+    gone = ModelSpec(name="gone", source="onnx:gone.onnx")
+    summary = run_spec(replace(spec, models=[gone, spec.models[0]]))
+    assert tried.count("gone") == 1
+    assert set(summary.failed) == {("gone", "a"), ("gone", "b")}
+    assert len(set(summary.failed.values())) == 1
+    assert len(summary.complete) == 2
+    records = [PredictionStore(spec.store).cell("gone", setting) for setting in ("a", "b")]
+    assert [record["status"] for record in records] == ["failed"] * 2
+
+
+def test_backends_are_chosen_by_the_workers(testbed, monkeypatch):
+    from shiftbed.engine import cell
+
+    def never(*_, **__):
+        raise AssertionError("in the process that starts the run")
+
+    monkeypatch.setattr(cell, "begin", never)
+    monkeypatch.setattr(cell, "choose_backend", never)
+    spec = read_testbed_toml(testbed, allow_code=True)
+    summary = run_spec(spec, runner="processes")
+    assert not summary.failed
+    assert len(summary.complete) == 4
+    record = PredictionStore(spec.store).cell("python:plain_models:dark", "b")
+    assert record["backend_report"]["chosen"] == record["backend"]
+    again = run_spec(spec, runner="processes", fresh=True)
+    assert not again.failed
+    assert again.images == 4 * 2500
 
 
 def test_a_model_that_raises_in_the_middle(testbed):

@@ -250,3 +250,30 @@ def test_real_exhaustion():
 
     assert with_halving(run)(np.zeros((2, 3, 1, 1), np.float32)).shape == (2, 3)
     assert calls == [2, 1, 1]
+
+
+def test_measuring_costs_a_small_part_of_the_images_at_hand(monkeypatch):
+    model, seen = small(), []
+    logits = type(model).logits
+    monkeypatch.setattr(backends, "EXPORT_SECONDS", 0.0)
+    monkeypatch.setattr(
+        type(model), "logits", lambda self, x, **k: seen.append(len(x)) or logits(self, x, **k)
+    )
+    choose_backend(model, SAMPLE, images=10**7)
+    many = sum(seen)
+    seen.clear()
+    choose_backend(model, SAMPLE, images=20 * sum(map(len, SAMPLE)))
+    assert sum(seen) < many  # one round, not three
+
+
+def test_a_graph_that_is_kept_is_worth_trying_sooner(monkeypatch, tmp_path):
+    monkeypatch.setenv("SHIFTBED_CACHE", str(tmp_path))
+    model = small()
+    monkeypatch.setattr(backends, "EXPORT_SECONDS", 1e9)
+    monkeypatch.setattr(backends, "OPEN_SECONDS", 0.0)
+    cold = choose_backend(model, SAMPLE, images=10**5)
+    assert "preparing it" in cold.report["candidates"]["onnxruntime"]["excluded"]
+    monkeypatch.setattr(backends, "_graphs", {})
+    backends.exported(model)
+    warm = choose_backend(model, SAMPLE, images=10**5)
+    assert "images_per_second" in warm.report["candidates"]["onnxruntime"]

@@ -26,12 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief, unknown
-from shiftbed.evaluation.kept_graphs import kept_graph
+from shiftbed.evaluation.kept_graphs import is_kept, kept_graph
 from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, Pixels, as_fractions
 from shiftbed.evaluation.models.from_onnx import Graph
 from shiftbed.evaluation.models.torch_model import TorchModel, quiet, torch_threads
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from shiftbed.evaluation.models.heads import Split
@@ -41,7 +42,9 @@ TOLERANCE = 1e-3
 COMPILE_SECONDS = 120.0
 """How long compiling may take before it is given up."""
 EXPORT_SECONDS = 15.0
-"""What exporting to ONNX usually costs; runs shorter than this stay with torch."""
+"""What exporting to ONNX usually costs; runs of less than three times this stay with torch."""
+OPEN_SECONDS = 2.0
+"""The same of opening what was exported before."""
 _LOGGERS = ("torch.onnx", "onnxscript", "torch._inductor")
 """Exporters and compilers log and warn about themselves."""
 Run = Callable[[Pixels], Floats]
@@ -95,6 +98,8 @@ def choose_backend(
     batches = [batch for batch in sample if len(batch)]
     if not batches:
         return _unchecked(model, backend, compile_seconds, within)
+    if images is not None:  # measuring is a small part of the work
+        rounds = min(rounds, max(1, images // (20 * sum(map(len, batches)))))
     trial = _Trial(batches, rounds if backend == "auto" else 1, backend in ("auto", "torch"))
     trial.add("torch", lambda: _own_logits(model, within))
     for name in BACKENDS[2:]:
@@ -102,7 +107,7 @@ def choose_backend(
             continue
         reason = _left_out(name, model)
         if reason is None and backend == "auto":
-            reason = _not_worth(name, trial, images, compile_seconds)
+            reason = _not_worth(name, model, trial, images, compile_seconds)
         if reason is None:
             trial.add(name, partial(_prepared, name, model, batches[0], compile_seconds, within))
         else:
@@ -232,13 +237,17 @@ def _left_out(name: str, model: TorchModel) -> str | None:
     return None
 
 
-def _not_worth(name: str, trial: _Trial, images: int | None, compile_seconds: float) -> str | None:
+def _not_worth(
+    name: str, model: TorchModel, trial: _Trial, images: int | None, compile_seconds: float
+) -> str | None:
     """Why preparing a candidate would not pay, or None."""
     if images is None:
         return None if name == "onnxruntime" else "tried only where the number of images is given"
     cost = EXPORT_SECONDS if name == "onnxruntime" else compile_seconds
     seconds = trial.seconds / len(trial.sample[0]) * images
-    if seconds > 2 * cost:  # few candidates are more than twice as fast
+    if seconds > 3 * cost:  # one that is half as fast again saves a third
+        return None
+    if name == "onnxruntime" and seconds > 3 * OPEN_SECONDS and _is_exported(model):
         return None
     return f"{images} images take about {seconds:.0f} s, preparing it up to {cost:.0f} s"
 
@@ -300,11 +309,25 @@ def exported_features(parts: "Split", within: bool = True) -> Run | None:
     return None if graph is None else lambda x: graph(as_fractions(x, p, within=within))
 
 
-def _graph(module: "nn.Module", model: TorchModel) -> Graph:
+def _is_exported(model: TorchModel) -> bool:
+    """Whether the graph was exported before, and is kept."""
+    from shiftbed.evaluation.models.heads import features_module
+
+    body = None if model.parts is None else features_module(model.parts)
+    return is_kept(model.module if body is None else body, _example(model))
+
+
+def _example(model: TorchModel) -> "torch.Tensor":
     import torch
 
     p = model.preprocessing
-    example = torch.rand(2, p.channels, *p.size, generator=torch.Generator().manual_seed(0))
+    return torch.rand(2, p.channels, *p.size, generator=torch.Generator().manual_seed(0))
+
+
+def _graph(module: "nn.Module", model: TorchModel) -> Graph:
+    import torch
+
+    example = _example(model)
 
     def export(path: Path) -> None:
         with quiet(*_LOGGERS):

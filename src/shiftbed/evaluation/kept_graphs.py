@@ -68,6 +68,11 @@ def kept_graph(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def is_kept(module: "nn.Module", example: "torch.Tensor") -> bool:
+    """Whether there is a graph of the module that need not be exported."""
+    return (cache_folder() / "graphs" / _key(module, example) / FILE).is_file()
+
+
 def _key(module: "nn.Module", example: "torch.Tensor") -> str:
     used = versions("torch", "onnx", "onnxscript")
     text = f"{network_digest(module)} {tuple(example.shape[1:])} {sorted(used.items())}"
