@@ -256,3 +256,14 @@ class TestCleaningUp:
         damage(path / "cells" / "model=a", "*.json")
         assert collect_garbage(PredictionStore(path), minimum_age=0) == []
         assert (path / "predictions" / "model=a").exists()
+
+
+def test_what_is_in_quarantine_is_not_replaced_by_another_file_of_its_name(tmp_path):
+    store = PredictionStore(tmp_path / "store")
+    store.begin()
+    name = "predictions/model=m/setting=s/part-0000000000-0000000002.parquet"
+    for content in (b"first", b"second", b"third"):
+        store.files.write(name, content)
+        assert collect_garbage(store, minimum_age=0.0) == [name]
+    kept = store.files.below("quarantine")
+    assert sorted(map(store.files.read, kept)) == [b"first", b"second", b"third"]

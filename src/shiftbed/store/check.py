@@ -347,8 +347,18 @@ def collect_garbage(
             for name in leftovers:
                 store.files.remove(name)
             for name in bad:
-                store.files.move(name, f"{QUARANTINE}/{name}")
+                _put_aside(store, name)
     return [*leftovers, *bad]
+
+
+def _put_aside(store: PredictionStore, name: str) -> None:
+    """Move a file to quarantine, beside one of the same name that is there from before."""
+    base, dot, suffix = f"{QUARANTINE}/{name}".rpartition(".")
+    target, count = f"{base}{dot}{suffix}", 1
+    while store.files.exists(target):
+        count += 1
+        target = f"{base}-{count}{dot}{suffix}"
+    store.files.move(name, target)
 
 
 def _is_in(store: PredictionStore, record: dict[str, Any], files: set[str]) -> bool:
@@ -413,7 +423,7 @@ def scrub(store: PredictionStore, *, rebuild: bool = False) -> Scrubbed:
                         aside += [file, name]
             for name in aside:
                 if store.files.exists(name):
-                    store.files.move(name, f"{QUARANTINE}/{name}")
+                    _put_aside(store, name)
             store.forget_copies()
             folders = {part.rpartition("/")[0] for part in parts}
             for name, record in records.items():
