@@ -298,6 +298,21 @@ class Shift:
             raise InputError(f"shift {self.name!r} needs at least one ID setting and an OOD one")
 
     @staticmethod
+    def of(given: "Shift | str") -> "Shift":
+        """A shift, or the one that a line of text says: NAME=ID:OOD, NAME=ID+ID2:OOD.
+
+        >>> Shift.of("v2=val:imagenetv2").target
+        'imagenetv2'
+        """
+        if isinstance(given, Shift):
+            return given
+        name, _, rest = given.partition("=") if isinstance(given, str) else ("", "", "")
+        ids, _, ood = rest.partition(":")
+        if not name or not ids or not ood:
+            raise InputError(f"a shift is given as NAME=ID:OOD, got {given!r}")
+        return Shift(name=name, kind="natural-dataset", source=tuple(ids.split("+")), target=ood)
+
+    @staticmethod
     def from_json(found: Mapping[str, Any]) -> "Shift":
         """The shift that a store or a testbed file keeps, refused if it is none."""
         where = misfit(found, _SHIFT)

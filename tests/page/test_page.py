@@ -204,3 +204,14 @@ def test_each_line_is_fitted_once(imagenet, monkeypatch):
     assert len([shift for shift, *_ in fits if shift]) == 15 + 5
     assert sum(fits.values()) == 35
     assert tables == [1]
+
+
+def test_patterns_of_a_table_that_does_not_say_how_many_images(tmp_path):
+    rows = [f"m{i},{0.5 + 0.03 * i},{0.4 + 0.03 * i}" for i in range(11)]
+    (tmp_path / "t.csv").write_text("\n".join(["model,val,v2", *rows]) + "\n")
+    bed = sb.import_results(tmp_path / "t.csv", shifts=["v2=val:v2"])
+    made = write_report(bed, tmp_path / "r.html")
+    assert "Patterns" not in [one.title for one in made.missing]
+    assert data_of(tmp_path / "r.html")[0]["shifts"][0]["pattern"] == "increasing"
+    with pytest.raises(sb.InputError, match="a shift is given as NAME=ID:OOD, got 'v2'"):
+        sb.import_results(tmp_path / "t.csv", shifts="v2")

@@ -33,15 +33,8 @@ def _sizes(texts: list[str], _: str) -> dict[str, int]:
 def _shifts(texts: list[str], _: str) -> "list[Shift]":
     from shiftbed.records import Shift
 
-    shifts = []
-    for name, text in pairs(texts, "--shift", "NAME=ID:OOD").items():
-        ids, colon, ood = text.partition(":")
-        if not colon or not ids or not ood:
-            raise InputError(f"--shift {name}: expected ID:OOD, got {text!r}")
-        shifts.append(
-            Shift(name=name, kind="natural-dataset", source=tuple(ids.split("+")), target=ood)
-        )
-    return shifts
+    given = pairs(texts, "--shift", "NAME=ID:OOD")
+    return [Shift.of(f"{name}={text}") for name, text in given.items()]
 
 
 def _import(function: Callable[..., Any], given: dict[str, Any]) -> None:

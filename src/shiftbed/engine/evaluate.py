@@ -202,7 +202,7 @@ def evaluate(
     seed: int = 0,
     labels: Mapping[str, Any] | None = None,
     reading: Mapping[str, Any] | None = None,
-    shifts: Sequence[Shift] | None = None,
+    shifts: Sequence[Shift | str] | None = None,
     store: str | Path | PredictionStore | None = None,
     name: str = "eval",
     runner: str = "local",
@@ -258,7 +258,7 @@ def evaluate(
     images = images_of(test_sets, reading or {})
     clean = [plan_setting(one, table) for one in images]
     settings = tuple(one for base in clean for one in expand(base, wanted))
-    natural = _shifts(clean) if shifts is None else tuple(shifts)
+    natural = _shifts(clean) if shifts is None else tuple(Shift.of(one) for one in shifts)
     spec = RunSpec(
         name=name,
         store=PredictionStore(None) if store is None else _store(store),

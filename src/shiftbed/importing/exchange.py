@@ -34,7 +34,7 @@ def import_predictions(
     files: Sequence[str | Path],
     *,
     setting: str | None = None,
-    shifts: Sequence[Shift] = (),
+    shifts: Sequence[Shift | str] = (),
 ) -> int:
     """Import files of predictions per image; the number of cells written.
 
@@ -43,6 +43,7 @@ def import_predictions(
     are remembered in it, for reports and lines.
     """
     opened = store if isinstance(store, PredictionStore) else PredictionStore(store)
+    wanted = [Shift.of(one) for one in shifts]
     if setting is not None and len(files) > 1:
         raise InputError("--setting names the setting of one file; import the others by themselves")
     tables = [f for f in files if Path(f).suffix.lower() == ".csv"]
@@ -50,8 +51,8 @@ def import_predictions(
     with opened.files.lock(alone=False):  # parts come before the records that own them
         count = _import_arrays(opened, [Path(f) for f in arrays], setting) if arrays else 0
         count += sum(_import_csv(opened, Path(file), setting) for file in tables)
-        if shifts:
-            _remember(opened, shifts)
+        if wanted:
+            _remember(opened, wanted)
     settle(opened)
     return count
 

@@ -44,7 +44,7 @@ def import_results(
     level: float = 0.95,
     sizes: Mapping[str, int] | None = None,
     setting_names: Mapping[str, str] | None = None,
-    shifts: Sequence[Shift] = (),
+    shifts: Sequence[Shift | str] = (),
     fit: Choice = None,
     info: Collection[str] = (),
     ignore: Collection[str] = (),
@@ -90,8 +90,9 @@ def import_results(
         for number, one in enumerate(listed, 1)
     ]
     tables = [one for one in found if isinstance(one, TextTable)]
+    remembered = [Shift.of(one) for one in shifts]
     mentioned = {*setting_names, *sizes, *(units or {})} | {
-        one for shift in shifts for one in (*shift.source, shift.target)
+        one for shift in remembered for one in (*shift.source, shift.target)
     }
     chosen = Columns.of(columns or {}, info, mentioned)
     wanted = [*info, *ignore, *(c for some in chosen.said.values() for c in some)]
@@ -122,7 +123,7 @@ def import_results(
         level=check_level(level),
         name=name or _default_name(listed),
         sizes=sizes,
-        shifts=shifts,
+        shifts=remembered,
         fit=fit,
         citation=citation,
         licence=licence,

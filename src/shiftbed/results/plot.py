@@ -106,7 +106,7 @@ class Source:
         """The pattern of every pair, and whether its line is to be trusted."""
         bed = self.testbed
         settings = {name for pair in self.pairs for name in (pair.source, pair.target)}
-        images = {s: bed.usual_size(s) for s in settings if s in bed.settings}
+        images = {s: n for s in settings if s in bed.settings and (n := bed.usual_size(s))}
         return patterns(self.pairs, images=images, bootstrap=100)
 
 
