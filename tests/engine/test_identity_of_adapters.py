@@ -4,6 +4,7 @@ Each adapter of models and each format of test sets writes two versions of the s
 call is made with both, in one process and (slow) as a command in processes of their own.
 """
 
+import contextlib
 import io
 import json
 import re
@@ -18,6 +19,9 @@ import pytest
 from PIL import Image
 
 import shiftbed as sb
+from shiftbed.engine.identity import identity
+from shiftbed.engine.plan import ModelSpec
+from shiftbed.evaluation.models.registry import name_of
 from shiftbed.store import PredictionStore
 
 torch = pytest.importorskip("torch")
@@ -363,6 +367,9 @@ def test_folders_are_no_part_of_it_and_in_no_record(here, adapter, tmp_path_fact
     moved = tmp_path_factory.mktemp("moved") / "there"
     shutil.copytree(here, moved)
     assert np.array_equal(answers(line.replace(str(here), str(moved)), str(store)), old)
+    with contextlib.chdir(moved.parent):  # and by a relative path, under the name it has
+        relative = ModelSpec.of_line(line.replace(str(here), "there"), name_of(line))
+        assert np.array_equal(answers(relative, str(store), "there/val.npz"), old)
     assert len(PredictionStore(str(store)).cells()) == 1
     adapter(1)
     with pytest.raises(sb.InputError, match="another model"):
@@ -371,9 +378,6 @@ def test_folders_are_no_part_of_it_and_in_no_record(here, adapter, tmp_path_fact
 
 def test_what_an_earlier_version_kept_with_its_folders_is_found(here):
     """A cell of the name and identity that a line with whole paths had."""
-    from shiftbed.engine.identity import identity
-    from shiftbed.engine.plan import ModelSpec
-
     line = absolute(nets_weights(0), here)
     model = ModelSpec.of_line(line)
     old = answers(line, "store")

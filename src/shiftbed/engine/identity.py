@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from shiftbed.engine.perturbed_settings import difference
 from shiftbed.engine.plan import CellPlan, ModelSpec
@@ -54,11 +56,11 @@ def identity(
             contents.append(_digest(str(model.options["weights"])))
         parts = [prefix, contents, query, given]
         if not folders:
-            line = str(without_folders(model.source)).partition(":")[2]
-            name, _, query = line.partition("?")
             named = {k: _base(given[k]) for k in ("classes", "templates") if k in given}
-            parts = [prefix, contents if prefix in FILES else [name, *contents[1:]], query]
-            parts.append(given | named)
+            contents = contents if prefix in FILES else [_base(name), *contents[1:]]
+            keys = [one.partition("=") for one in query.split("&")]
+            query = "&".join(f"{key}{equals}{_base(value)}" for key, equals, value in keys)
+            parts = [prefix, contents, query, given | named]
     others = depends_on(model) if whole else {}
     if others:
         parts.append({"files": others})
@@ -106,7 +108,18 @@ def _installed(module: str) -> bool:
 
 
 def _base(value: Any) -> Any:
-    return Path(value).name if isinstance(value, str | Path) else value
+    """Of a file or folder, or of code in one (``python:FILE.py:NAME``), its name without folders.
+
+    >>> _base("python:nets/mine.py:Net"), _base("ViT-B-32/openai")
+    ('python:mine.py:Net', 'ViT-B-32/openai')
+    """
+    if not isinstance(value, str | Path):
+        return value
+    code = re.fullmatch(r"(python:)?(.*/)?([^/]+\.py:.*)", str(value))
+    if code is not None:
+        return f"{code[1] or ''}{code[3]}"
+    path = local(unquote(str(value)))
+    return path.name if path.exists() else without_folders(str(value))
 
 
 def _digest(path: str) -> str:
