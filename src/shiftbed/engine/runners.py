@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, ClassVar, Protocol
 
@@ -139,6 +140,7 @@ def _without_interrupts() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # which would let signals through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -169,6 +171,7 @@ def _hear(worker: _Worker, report: Report) -> object:
 
 def _work(pipe: Connection, threads: int | None) -> None:
     """A worker process: receives tasks until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if threads is not None:
         import os
 
