@@ -226,7 +226,7 @@ def test_a_dry_run_lists_the_jobs(testbed):
 
 
 @pytest.mark.parametrize(
-    "runner", ["local", "processes", pytest.param("ray", marks=pytest.mark.slow)]
+    "runner", ["local", *(pytest.param(r, marks=pytest.mark.slow) for r in ("processes", "ray"))]
 )
 def test_killed_runs_lose_nothing(tmp_path, runner):
     killed, _, different = kill_and_compare(tmp_path, runner=runner, times=2, seed=1)

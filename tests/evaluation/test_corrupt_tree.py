@@ -228,6 +228,7 @@ def test_imagenet_c_has_one_more_level(tmp_path):
         corrupted_folders(tmp_path / "noise" / "shot_noise" / "1")
 
 
+@pytest.mark.slow
 def test_killed_runs_end_with_the_same_tree(tmp_path):
     source = folder_of_images(tmp_path / "val", each=80)
     command = [

@@ -90,6 +90,7 @@ def test_30_models_on_cifar(predictions):
     assert len(line.models) == 30
 
 
+@pytest.mark.slow
 def test_204_models(figures):
     path = figures / "imagenet_testbed_2020.csv"
     sizes = dict(

@@ -72,7 +72,9 @@ class Grouped(Charted):
         for side, rows in sides.items():
             far = rows.sort(pl.col("mean").abs(), descending=True)
             told = [
-                f"{r['group']} on {r['shift']} (mean ρ {points(r['mean'])}, "
+                f"{r['group'] or f'no {self.by}'} on {r['shift']} "
+                f"({'not in the fit; ' if r.get('fitted') is False else ''}"
+                f"mean ρ {points(r['mean'])}, "
                 f"{interval(r['low'], r['high'])}"
                 f"{'; line not trusted' if r.get('trusted') is False else ''})"
                 for r in records(far.head(SAID))

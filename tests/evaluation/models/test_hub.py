@@ -71,6 +71,7 @@ def test_a_model_by_revision_and_again_offline(tmp_path):
     assert (tmp_path / "home" / "hub" / "models--owner--tiny" / "snapshots" / COMMIT).is_dir()
 
 
+@pytest.mark.slow
 def test_a_pre_trained_model_of_timm_and_again_offline(tmp_path):
     """Its name leads to the hub: no weights are given."""
     ensure_torchvision()

@@ -397,6 +397,7 @@ def test_models_of_other_data_than_the_tasks_are_judged(store):
     assert seen == {"pacs/photo": None, "imagenet": None, "pacs/photo+pacs/sketch": mixed}
 
 
+@pytest.mark.slow
 def test_every_chart_is_drawn_of_it_or_refused_for_a_reason(store, tmp_path):
     refused = {}
     for name in CHARTS:
