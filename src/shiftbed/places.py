@@ -104,6 +104,21 @@ def shown_place(place: str | Path) -> str:
     return url_of(place) or str(place)
 
 
+def keys_in(line: str) -> dict[str, str]:
+    """What follows the ``?`` of a line that names a model or a test set; ``%26`` stands for ``&``.
+
+    >>> keys_in("timm:resnet18?weights=a.pt&num_classes=7")
+    {'weights': 'a.pt', 'num_classes': '7'}
+    """
+    found: dict[str, str] = {}
+    for item in filter(None, line.partition("?")[2].split("&")):
+        key, equals, value = item.partition("=")
+        if not equals or not value or key in found:
+            raise InputError(f"{line}: {item!r} must be key=value, each key once")
+        found[key] = unquote(value)
+    return found
+
+
 def without_folders(value: Any) -> Any:
     """Lines of models, in whatever record, with the base names of absolute paths.
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from shiftbed.errors import InputError, brief, unknown
 from shiftbed.evaluation.data.objects import ItemImages
 from shiftbed.evaluation.data.raw_examples import Options, RawExamples
-from shiftbed.places import path_of
+from shiftbed.places import keys_in, path_of
 
 PREFIX = "wilds:"
 PICTURES = ("camelyon17", "celebA", "domainnet", "fmow", "iwildcam", "rxrx1", "waterbirds")
@@ -51,15 +50,10 @@ class WildsSpec:
         >>> WildsSpec.parse("wilds:camelyon17?root=d&hospital=2").called
         'camelyon17-test-hospital-2'
         """
-        name, _, query = text.removeprefix(PREFIX).partition("?")
+        name = text.removeprefix(PREFIX).partition("?")[0]
         if name not in PICTURES:
             raise unknown("data set of pictures in WILDS", name, PICTURES)
-        found: dict[str, str] = {}
-        for item in filter(None, query.split("&")):
-            key, equals, value = item.partition("=")
-            if not equals or not value or key in found:
-                raise InputError(f"{text}: {item!r} must be key=value, each key once")
-            found[key] = unquote(value)
+        found = keys_in(text)
         known: dict[str, Any] = {key: found.pop(key) for key in _KEYS if key in found}
         return cls(text=text, name=name, only=found, **known)
 

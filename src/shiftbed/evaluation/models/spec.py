@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.models.base import versions
 from shiftbed.evaluation.models.checkpoints import digest
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.foreign_code import MINE, Origin
+from shiftbed.places import keys_in
 from shiftbed.reading.files import read_json
 from shiftbed.reading.shapes import plain
 
@@ -35,18 +35,12 @@ class Spec:
     @classmethod
     def parse(cls, text: str) -> "Spec":
         prefix, colon, rest = text.partition(":")
-        name, _, query = rest.partition("?")
+        name = rest.partition("?")[0]
         if not colon or not name:
             raise InputError(
                 f"a model is given as PREFIX:NAME, such as timm:resnet18, got {text!r}"
             )
-        found: dict[str, str] = {}
-        for item in filter(None, query.split("&")):
-            key, equals, value = item.partition("=")
-            if not equals or not value or key in found:
-                raise InputError(f"{text}: {item!r} must be key=value, each key once")
-            found[key] = unquote(value)
-        return cls(text=text, prefix=prefix, name=name, query=found)
+        return cls(text=text, prefix=prefix, name=name, query=keys_in(text))
 
 
 @dataclass(frozen=True, kw_only=True)
