@@ -118,20 +118,41 @@ def test_a_new_model_is_compared_with_the_others_which_are_not_counted_again(
     monkeypatch.setattr(
         pair_counts,
         "same_with",
-        lambda classes, rows: counted.append(list(rows)) or same_with(classes, rows),
+        lambda some, others: counted.append((len(some), len(others))) or same_with(some, others),
     )
     ASK["similarity"](place)
     add_cell(PredictionStore(place), "model9", "val")
     add_cell(PredictionStore(place), "model9", "noisy")
     found = ASK["similarity"](place)
-    assert counted == [[8]]
+    assert counted == [(1, 8)]
     assert len(found["models"]) == 9
     some = sb.similarity(place, setting="val", model=["model9", "model1"]).to_dict()
-    assert counted == [[8]]
+    assert counted == [(1, 8)]
     monkeypatch.setenv("SHIFTBED_CACHE", str(tmp_path / "nothing known"))
     assert repr(ASK["similarity"](place)) == repr(found)
     again = sb.similarity(place, setting="val", model=["model9", "model1"]).to_dict()
     assert repr(again) == repr(some)
+
+
+def test_however_many_models_are_compared_a_few_are_in_memory(place, tmp_path, monkeypatch):
+    whole = ASK["similarity"](place)
+    monkeypatch.setenv("SHIFTBED_CACHE", str(tmp_path / "nothing known"))
+    monkeypatch.setattr(pair_counts, "HELD", 3 * 400)
+    monkeypatch.setattr(pair_counts, "BESIDE", 2 * 400)
+    most, read = [0], pair_counts.classes_of
+    monkeypatch.setattr(
+        pair_counts,
+        "classes_of",
+        lambda *given: most.append(len(given[2])) or read(*given),
+    )
+    assert repr(ASK["similarity"](place)) == repr(whole)
+    assert max(most) == 3
+
+
+def test_of_chosen_models_only_their_predictions_are_opened(place, opened):
+    found = sb.similarity(place, setting="val", model=["model1", "model4"])
+    assert cells(opened) == {f"model=model{i}/setting=val" for i in (1, 4)}
+    assert found.counts.n == 400  # what a third one could not read does not matter
 
 
 def test_intervals_at_another_level_need_no_predictions(place, opened):

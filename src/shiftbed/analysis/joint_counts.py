@@ -15,7 +15,7 @@ c, which is reported with it.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -122,20 +122,23 @@ def same_counts(classes: NDArray[np.integer[Any]], *, threads: int | None = None
     return out
 
 
-def same_with(classes: NDArray[np.integer[Any]], rows: Sequence[int]) -> Counts:
-    """(R, M): the same of some of the models with all of them.
+def same_with(classes: NDArray[np.integer[Any]], others: NDArray[np.integer[Any]]) -> Counts:
+    """(M, K): the same of M models with K others, from classes (M, N) and (K, N).
 
-    >>> same_with(np.array([[0, 3, 5], [0, 4, 5]]), [1]).tolist()
+    >>> same_with(np.array([[0, 4, 5]]), np.array([[0, 3, 5], [0, 4, 5]])).tolist()
     [[2, 3]]
     """
-    narrow = _narrow(classes)
-    out = np.zeros((len(rows), len(classes)), dtype=np.int64)
-    step = max(1, AT_ONCE // max(1, len(classes)))
-    for at in range(0, narrow.shape[1], step):
+    rows, narrow = _narrow(classes), _narrow(others)
+    step = max(1, AT_ONCE // max(1, len(narrow) * _cores()))
+
+    def count(at: int) -> Counts:
         block = narrow[:, at : at + step]
-        for i, row in enumerate(rows):
-            out[i] += np.count_nonzero(block == block[row], axis=1)
-    return out
+        found = [np.count_nonzero(block == row, axis=1) for row in rows[:, at : at + step]]
+        return np.array(found, dtype=np.int64).reshape(len(rows), len(narrow))
+
+    with ThreadPoolExecutor(_cores()) as pool:
+        whole = sum(pool.map(count, range(0, narrow.shape[1], step)), np.int64(0))
+    return np.zeros((len(rows), len(narrow)), dtype=np.int64) + whole
 
 
 def _equal_tile(classes: NDArray[Any], start: int) -> NDArray[np.uint32]:

@@ -63,14 +63,8 @@ class JointAnswers:
 
     def of(self, models: Iterable[str]) -> "JointAnswers":
         """The same for some of the models, in that order."""
+        names = _named(models, self.models, self.called, self.setting)
         at = {name: i for i, name in enumerate(self.models)}
-        back = {label: name for name, label in self.called.items()}
-        names = tuple(name if name in at else back.get(name, name) for name in models)
-        for name in names:
-            if name not in at:
-                raise unknown(f"model in {self.setting}", name, self.models)
-        if len(set(names)) < len(names):
-            raise InputError("a model is named twice")
         rows = [at[name] for name in names]
         return replace(
             self,
@@ -93,8 +87,9 @@ def open_answers(
     scores: bool = False,
     unlabelled: bool = False,
     classes: bool = True,
+    models: Sequence[str] | None = None,
 ) -> JointAnswers:
-    """What models answered in one setting of a file, a testbed or a store.
+    """What models, all or some, answered in one setting of a file, a testbed or a store.
 
     ``setting`` may be left out where there is one. ``scores`` reads confidences too, where a store
     has them; ``unlabelled`` takes answers without labels. Without ``classes``, of a store only who
@@ -102,7 +97,7 @@ def open_answers(
     """
     if isinstance(source, JointAnswers):
         _chosen("the answers", setting, [source.setting])
-        return source
+        return source.of(models) if models else source
     name = "" if isinstance(source, Testbed | PredictionStore) else str(source)
     if name in PUBLISHED:
         raise InputError(
@@ -112,11 +107,13 @@ def open_answers(
     found = recognise(source)
     if isinstance(found, PredictionStore):
         if not classes:
-            return right_from_store(found, setting)
-        return answers_from_store(found, setting, scores=scores, unlabelled=unlabelled)
-    if isinstance(found, Path) and found.suffix.lower() == ".npz":
-        return _from_arrays(found, setting, unlabelled)
-    return _from_testbed(open_testbed(found), setting, name)
+            return right_from_store(found, setting, models)
+        answers = answers_from_store(found, setting, scores=scores, unlabelled=unlabelled)
+    elif isinstance(found, Path) and found.suffix.lower() == ".npz":
+        answers = _from_arrays(found, setting, unlabelled)
+    else:
+        answers = _from_testbed(open_testbed(found), setting, name)
+    return answers.of(models) if models else answers
 
 
 def open_two(
@@ -186,9 +183,14 @@ def answers_from_store(
     )
 
 
-def right_from_store(store: PredictionStore, setting: str | None = None) -> JointAnswers:
+def right_from_store(
+    store: PredictionStore, setting: str | None = None, models: Iterable[str] | None = None
+) -> JointAnswers:
     """The same without the classes answered: what is known of who was right is not read again."""
     test_set, names = _complete(store, setting, None)
+    called = called_in(store)
+    if models:
+        names = list(_named(models, names, called, test_set.setting))
     _check_labels(test_set)
     right = np.zeros((len(names), len(test_set)), dtype=bool)
     keep = test_set.labelled
@@ -208,8 +210,34 @@ def right_from_store(store: PredictionStore, setting: str | None = None) -> Join
         left_out=int((~keep).sum()),
         store=store,
         kept=keep,
-        called=called_in(store),
+        called=called,
     )
+
+
+def classes_of(
+    answers: JointAnswers, test_set: StoredTestSet, models: list[str]
+) -> NDArray[np.integer[Any]]:
+    """(R, N) classes that some models of a store answered, where only who was right is open."""
+    if answers.store is None or answers.kept is None:
+        raise ValueError("these answers are of no store")
+    classes, readable, _ = _read(answers.store, models, test_set, scores=False)
+    if (answers.kept & ~readable).any():
+        raise InputError(f"{answers.store.files.root} was changed while it was read; try again")
+    return classes if answers.kept.all() else classes[:, answers.kept]
+
+
+def _named(
+    models: Iterable[str], there: Sequence[str], called: Mapping[str, str], where: str
+) -> tuple[str, ...]:
+    """Models by their names or what people call them; refused if unknown or named twice."""
+    known, back = set(there), {label: name for name, label in called.items()}
+    names = tuple(name if name in known else back.get(name, name) for name in models)
+    for name in names:
+        if name not in known:
+            raise unknown(f"model in {where}", name, there)
+    if len(set(names)) < len(names):
+        raise InputError("a model is named twice")
+    return names
 
 
 def _complete(

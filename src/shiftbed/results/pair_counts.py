@@ -2,7 +2,7 @@
 
 Who was right is known per model (``store/derived.py``); on how many examples two models answer the
 same class is known per pair. A further model is compared with the others, not these again with each
-other; for that, and only then, the classes that they answered are read.
+other; for that, and only then, the classes that they answered are read, of a few models at a time.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,16 @@ from numpy.typing import NDArray
 
 from shiftbed.analysis.joint_counts import same_counts, same_with
 from shiftbed.analysis.similarity import Similarity, similarity
-from shiftbed.errors import InputError
-from shiftbed.results.joint_answers import JointAnswers, answers_from_store
+from shiftbed.results.joint_answers import JointAnswers, classes_of
+from shiftbed.store import StoredTestSet
 from shiftbed.store.derived import FEW, Derived
 from shiftbed.store.sealing import digest
 
 Counts = NDArray[np.int64]
+HELD = 1 << 26
+"""Answers in memory that are compared with those of all other models."""
+BESIDE = 1 << 24
+"""Answers of other models that are in memory beside them."""
 _CODE = ("results/pair_counts.py", "analysis/joint_counts.py")
 
 
@@ -36,10 +40,7 @@ def pair_counts(answers: JointAnswers) -> Similarity:
     best = max(tables.values(), key=lambda one: len(one.at.keys() & {*cells}), default=None)
     if best is not None and best.at.keys() >= {*cells}:
         return _with(answers, best.among(cells))
-    whole = answers_from_store(answers.store, answers.setting, answers.models)
-    if whole.classes is None or whole.kept is None or (answers.kept & ~whole.kept).any():
-        raise InputError(f"{answers.store.files.root} was changed while it was read; try again")
-    same = _counted(whole.classes[:, answers.kept[whole.kept]], cells, best)
+    same = _counted(answers, test_set, cells, best)
     if derived.unchanged(keys, answers.models).keys() >= {*answers.models}:
         within = [file for file, one in tables.items() if one.at.keys() <= {*cells}]
         others = [file for file in tables if file not in within]
@@ -51,16 +52,28 @@ def _with(answers: JointAnswers, same: Counts) -> Similarity:
     return replace(similarity(answers.judged()), same=same)
 
 
-def _counted(classes: NDArray[np.integer], cells: Sequence[str], known: "_Table | None") -> Counts:
+def _counted(
+    answers: JointAnswers, test_set: StoredTestSet, cells: Sequence[str], known: "_Table | None"
+) -> Counts:
     """(M, M): known pairs as they are, the others counted."""
+
+    def classes(rows: Sequence[int]) -> NDArray[np.integer]:
+        return classes_of(answers, test_set, [answers.models[i] for i in rows])
+
     old = [i for i, cell in enumerate(cells) if known is not None and cell in known.at]
-    if known is None or len(old) < 2:
-        return same_counts(classes)
+    left = [i for i in range(len(cells)) if i not in set(old)]
     same = np.zeros((len(cells), len(cells)), dtype=np.int64)
-    same[np.ix_(old, old)] = known.among([cells[i] for i in old])
-    new = [i for i in range(len(cells)) if i not in set(old)]
-    same[new] = same_with(classes, new)
-    same[:, new] = same[new].T
+    if known is not None:
+        same[np.ix_(old, old)] = known.among([cells[i] for i in old])
+    held, beside = (max(1, most // len(test_set)) for most in (HELD, BESIDE))
+    while left:
+        some, left = left[:held], left[held:]
+        here, rest = classes(some), [*old, *left]
+        same[np.ix_(some, some)] = same_counts(here)
+        for at in range(0, len(rest), beside):
+            others = rest[at : at + beside]
+            found = same_with(here, classes(others))
+            same[np.ix_(some, others)], same[np.ix_(others, some)] = found, found.T
     return same
 
 

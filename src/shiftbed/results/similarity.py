@@ -61,8 +61,7 @@ def similarity(
         raise InputError("--group goes with --difficulty")
     if cone is not None and triplets is None:
         raise InputError("--cone goes with --triplets")
-    answers = open_answers(source, setting, classes=False)
-    answers = answers.of(model) if model else answers
+    answers = open_answers(source, setting, classes=False, models=model)
     right = answers.judged()
     counts = pair_counts(answers)
     by_model = model_table(answers.models, counts, level)
