@@ -14,6 +14,7 @@ import pytest
 import shiftbed as sb
 from shiftbed.cli import main
 from shiftbed.errors import InputError, Unreachable, WriteError
+from shiftbed.page.serve import stamp_of
 from shiftbed.places import PAUSES, local, matching, patiently, shown_place, there, url_of
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top, verify
 from tests.objects import BUCKET, Faults, before, environment, s3_server
@@ -192,6 +193,16 @@ def test_every_place_of_an_evaluation_may_be_a_url(bucket, shiftbed, tmp_path):
     assert there(f"{bucket}/out.npz")
     again = shiftbed("store", "import", f"{bucket}/second", f"{bucket}/out.npz")
     assert again.out == f"{bucket}/second: 1 cells imported\n"
+
+
+def test_a_page_that_is_served_follows_a_store_at_a_url(bucket):
+    seen = [stamp_of([f"{bucket}/store"])]
+    files = PredictionStore(f"{bucket}/store").files
+    for name, data in (("cells/a.json", b"1"), ("cells/a.json", b"2"), ("testbed.json", b"3")):
+        files.write(name, data)
+        seen.append(stamp_of([f"{bucket}/store"]))
+        assert stamp_of([f"{bucket}/store"]) == seen[-1]
+    assert len(set(seen)) == 4
 
 
 def test_reports_tables_and_figures_go_to_urls(bucket, shiftbed):

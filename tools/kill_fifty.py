@@ -62,13 +62,14 @@ def make_testbed(folder: Path, images: int = 6000) -> Path:
 def start(path: Path, runner: str) -> subprocess.Popen[bytes]:
     """A run in a process group of its own, so that its workers can be killed with it."""
     environment = os.environ | {"PYTHONPATH": f"{path.parent}:{os.environ.get('PYTHONPATH', '')}"}
-    return subprocess.Popen(
-        [*COMMAND, str(path), "--runner", runner],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with (path.parent / "said").open("w") as said:
+        return subprocess.Popen(
+            [*COMMAND, str(path), "--runner", runner],
+            env=environment,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
 
 
 def predictions(folder: Path) -> dict[str, str]:
@@ -89,7 +90,8 @@ def kill_and_compare(folder: Path, *, runner: str, times: int, seed: int) -> tup
     whole, broken = make_testbed(folder / "whole"), make_testbed(folder / "broken")
     clock = time.perf_counter()
     if start(whole, runner).wait() != 0:
-        raise SystemExit("the undisturbed run failed")
+        said = (whole.parent / "said").read_text()
+        raise SystemExit(f"the undisturbed run failed: {said[-2000:]}")
     longest = time.perf_counter() - clock
     expected, rng = predictions(whole.parent), random.Random(seed)
     killed = halfway = different = 0
@@ -104,7 +106,8 @@ def kill_and_compare(folder: Path, *, runner: str, times: int, seed: int) -> tup
             killed += 1
         halfway += 0 < len(predictions(broken.parent)) < len(expected)
         if start(broken, runner).wait() != 0:
-            raise SystemExit("the run after the kill failed")
+            said = (broken.parent / "said").read_text()
+            raise SystemExit(f"the run after the kill failed: {said[-2000:]}")
         different += predictions(broken.parent) != expected
     return killed, halfway, different
 

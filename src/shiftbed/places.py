@@ -170,6 +170,11 @@ def file_system(url: str, **options: Any) -> tuple[Any, str]:
         raise InputError(f"{url}: {brief(error)}") from None
 
 
+def version_of(about: Mapping[str, Any]) -> tuple[Any, list[Any]]:
+    """The size of a file, and what changes with its content, as its file system says them."""
+    return about.get("size"), [about.get(k) for k in _VERSIONS]
+
+
 _under_way: list[str] = []
 
 
@@ -272,9 +277,8 @@ def local(place: str | Path, what: str = "") -> Path:
     stamp = hashlib.sha256(url.encode())
     versioned = True
     for name, one in sorted(entries.items()):
-        known = [one.get(k) for k in _VERSIONS]
-        versioned = versioned and any(known)
-        stamp.update(repr((name, one.get("size"), known)).encode())
+        versioned = versioned and any(one.get(k) for k in _VERSIONS)
+        stamp.update(repr((name, *version_of(one))).encode())
     if not versioned:  # nothing says whether it has changed: fetched each time it is asked for
         stamp.update(os.urandom(16))
     place_of = cache_folder() / "fetched" / stamp.hexdigest()[:32]

@@ -5,10 +5,13 @@ import os
 import signal
 import subprocess
 import time
+import urllib.request
 
+import numpy as np
 import pytest
 
 import shiftbed as sb
+from shiftbed.page.document import data_of
 from shiftbed.store import PredictionStore, verify
 from tools.kill_fifty import COMMAND, make_testbed, predictions
 
@@ -73,6 +76,90 @@ def test_what_is_complete_is_seen_during_a_run_and_after_a_kill(bed):
     assert not told["failed"]
     assert len(scored()) == CELLS
     assert verify(PredictionStore(store)) == []
+
+
+WATCHED = """
+import time
+import numpy as np
+
+def _logits(pixels, skill):
+    time.sleep(0.004)
+    labels = (pixels[:, 0, 0, 0] * 255).round().astype(int)
+    noise = np.random.default_rng(labels.sum()).normal(size=(len(pixels), 10))
+    return (noise + skill * np.eye(10)[labels]).astype("float32")
+"""
+
+
+@pytest.fixture
+def six(tmp_path, monkeypatch):
+    """Six networks of growing skill on two test sets, whose first pixel is the label."""
+    rng = np.random.default_rng(0)
+    lines = ['store = "store"', "[defaults]", "batch_size = 32"]
+    lines += ['preprocessing = {size = [8, 8], crop = "none"}']
+    code = WATCHED
+    for i in range(6):
+        code += f"\ndef net{i}(pixels):\n    return _logits(pixels, 1 + {i} / 4)\n"
+        lines += ["[[models]]", f'id = "python:watched_models:net{i}"', "classes = 10"]
+    for name in ("a", "b"):
+        images = rng.integers(0, 256, (2100, 8, 8, 3), dtype=np.uint8)
+        labels = rng.integers(0, 10, 2100)
+        images[:, 0, 0, 0] = labels
+        np.savez(tmp_path / f"{name}.npz", images=images, labels=labels)
+        lines += ["[[test_sets]]", f'name = "{name}"', f'path = "{name}.npz"']
+    lines += ["[[shifts]]", 'name = "b"', 'kind = "natural-dataset"', 'id = "a"', 'ood = "b"']
+    (tmp_path / "watched_models.py").write_text(code)
+    (tmp_path / "testbed.toml").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path / "testbed.toml"
+
+
+def test_score_fit_report_and_serve_see_what_is_complete(six):
+    store = six.parent / "store"
+
+    def both():
+        """Models that are complete on both test sets."""
+        done = complete(store)
+        return {model for model, _ in done if {(model, "a"), (model, "b")} <= done}
+
+    def seen_by_all():
+        """What each command shows, asked while nobody writes."""
+        rows = sb.score(store).frame.drop_nulls("value")
+        assert set(zip(rows["model"], rows["setting"], strict=True)) == complete(store)
+        assert set(sb.fit(store, "b").to_dict()["models"]) == both()
+        page = sb.report(store).page
+        assert shown(page) == both()
+        return page
+
+    def shown(page):
+        """Models that a page has with both accuracies."""
+        data = data_of(page)
+        values = [data["value"][data["settings"].index(name)] for name in ("a", "b")]
+        cells = zip(data["models"]["name"], *values, strict=True)
+        return {model for model, *own in cells if None not in own}
+
+    process = begin(six)
+    site = sb.serve(store, port=0)
+    site.start()
+    try:
+        until(lambda: len(both()) >= 4, process)
+        process.send_signal(signal.SIGSTOP)
+        assert 4 <= len(both()) < 6
+        seen_by_all()
+        assert shown(fetched(site)) == both()
+        process.kill()
+        process.communicate()
+        seen_by_all()
+        assert json.loads(begin(six).communicate(timeout=120)[0])["failed"] == []
+        assert len(both()) == 6
+        seen_by_all()
+        assert shown(fetched(site)) == both()
+    finally:
+        site.close()
+
+
+def fetched(site):
+    with urllib.request.urlopen(site.address, timeout=60) as answer:
+        return answer.read().decode()
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ from shiftbed.analysis.baseline import OnBoundary
 from shiftbed.errors import InputError, brief, plain
 from shiftbed.page.document import waiting_page
 from shiftbed.page.report import report
+from shiftbed.places import path_of, url_of
+from shiftbed.store.files import open_files
 
 COOKIE = "shiftbed-token"
 SECONDS = 10.0
@@ -100,16 +102,11 @@ def stamp_of(sources: Sequence[str]) -> str:
     """Changes whenever a file that a source's page depends on does; cheap to ask for."""
     digest = hashlib.sha256()
     for source in sources:
-        path = Path(source)
-        files = [path] if path.is_file() else []
-        if path.is_dir():
-            files = [path / "testbed.json", *sorted((path / "cells").rglob("*.json"))]
-        for file in files:
-            try:
-                about = file.stat()
-            except OSError:  # being replaced just now
-                continue
-            digest.update(f"{file}:{about.st_mtime_ns}:{about.st_size};".encode())
+        store = path_of(source).is_dir() or url_of(source) is not None
+        where, _, name = source.rpartition("/")
+        files = open_files(source if store else where or ".")
+        for one in ("testbed.json", "cells") if store else (name,):
+            digest.update(f"{source} {one} {files.state(one)};".encode())
     return digest.hexdigest()[:16]
 
 

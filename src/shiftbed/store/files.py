@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeVar
 
 from shiftbed.atomic import abandoned, remove_temporary, temporary_name, write_atomically
 from shiftbed.errors import InputError, Unreachable, WriteError, brief
-from shiftbed.places import file_system, path_of, patiently, url_of
-from shiftbed.store.sealing import FileMissing, FileUnreadable
+from shiftbed.places import file_system, path_of, patiently, url_of, version_of
+from shiftbed.store.sealing import FileMissing, FileUnreadable, digest
 
 T = TypeVar("T")
 
@@ -57,6 +57,10 @@ class Files(Protocol):
 
     def version(self, name: str) -> str:
         """What is another once a file was written to, where that is known without a request."""
+        ...
+
+    def state(self, name: str) -> str:
+        """What is another once a file below a folder, or the file of that name, has changed."""
         ...
 
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
@@ -146,6 +150,14 @@ class LocalFiles:
     def version(self, name: str) -> str:
         return str((self._root / name).stat().st_ctime_ns)
 
+    def state(self, name: str) -> str:
+        found = []
+        for one in [name, *self.below(name)]:
+            with suppress(OSError):  # not there, or being replaced just now
+                about = (self._root / one).stat()
+                found.append((one, about.st_mtime_ns, about.st_size))
+        return digest(repr(found).encode())
+
     @contextmanager
     def lock(self, *, alone: bool) -> Iterator[None]:
         """By the kernel, on a file ``.lock``: it ends with its process, however that ends."""
@@ -226,6 +238,10 @@ class MemoryFiles:
 
     def version(self, name: str) -> str:
         return ""
+
+    def state(self, name: str) -> str:
+        names = [name, *self.below(name)]
+        return digest(b"".join(self._data.get(one, b"") for one in names))
 
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
         return nullcontext()
@@ -376,6 +392,16 @@ class RemoteFiles:
 
     def version(self, name: str) -> str:
         return ""
+
+    def state(self, name: str) -> str:
+        def listed() -> list[str]:
+            self._files.invalidate_cache()
+            with suppress(FileNotFoundError):
+                found = self._files.find(self._at(name), detail=True)
+                return sorted(f"{one} {version_of(about)}" for one, about in found.items())
+            return []
+
+        return digest(repr(self._do(listed, name)).encode())
 
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
         """Object stores have no locks: only the age of a file protects it there."""
