@@ -1,6 +1,6 @@
 """Fail or kill every command that writes, at each of its calls that change a file.
 
-    python -m tools.faults [--most 12] [--every] [--only NAME] [--json]
+    python -m tools.faults [--most 12] [--every] [--only NAME] [--fault NAME] [--json]
 
 A small library (``faults.c``, compiled here, loaded before the C library) counts the calls that
 open for writing, write, sync, rename, remove or make a folder below the command's folder, native
@@ -11,7 +11,9 @@ command again must end as one that was never disturbed: the same files with the 
 left out.
 
 Of a command with more than ``--most`` calls so many are struck, evenly spread, each with one error
-in turn and with a kill; ``--every`` strikes each call with each error.
+in turn and with a kill; ``--every`` strikes each call with each error and with a kill. What the
+same command does in the end depends on what is on the disk alone: it is run again once for each
+state of the disk (``states``), whichever strikes left it.
 """
 
 import argparse
@@ -22,20 +24,24 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("POLARS_MAX_THREADS", "2")
 
+from shiftbed.store.sealing import opened
 from tests.fuzz.harness import command_in_process, make_world_in_a_child, preload
 
 ERRORS = ("ENOSPC", "EIO", "EACCES", "EROFS", "EDQUOT", "ESTALE")
+FAULTS = (*ERRORS, "kill")
 SHIM = "SHIFTBED_FAULTS"
 TIMES = ("wall_seconds", "seconds", "fit_seconds", "times", "started", "ended", "written")
 TIMES += ("begun_at", "hardware", "sha256")
@@ -158,11 +164,8 @@ def run(place: Path, writer: Writer, at: int = 0, fault: int = 0) -> dict[str, A
         said = pipe.read()
     _, status = os.waitpid(pid, 0)
     if not said:
-        return {
-            "code": -os.WTERMSIG(status) if os.WIFSIGNALED(status) else 99,
-            "said": "",
-            "calls": 0,
-        }
+        code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else 99
+        return {"code": code, "said": "", "calls": 0}
     found: dict[str, Any] = json.loads(said)
     return found
 
@@ -181,7 +184,8 @@ def _disturbed(place: Path, writer: Writer, at: int, fault: int) -> dict[str, An
     shim.faults_arm(str(place).encode(), ctypes.c_long(at), fault, 0)
     code, said = command_in_process(place, writer.command)
     shim.faults_disarm()
-    return {"code": code, "said": said, "calls": shim.faults_calls()}
+    found = {"code": code, "said": said, "calls": shim.faults_calls()}
+    return found | ({} if at else {"imported": list(sys.modules)})
 
 
 # --- what is there afterwards ----------------------------------------------------------------
@@ -200,79 +204,136 @@ def content(place: Path) -> dict[str, str]:
             continue
         data = path.read_bytes()
         if path.suffix == ".json" and not path.name.startswith("batch-"):
-            data = json.dumps(_timeless(json.loads(data)), sort_keys=True).encode()
+            data = json.dumps(_timeless(json.loads(data), TIMES), sort_keys=True).encode()
         found[name] = hashlib.sha256(data).hexdigest()
     return found
 
 
-def _timeless(value: Any) -> Any:
+def _timeless(value: Any, times: Collection[str]) -> Any:
     if isinstance(value, dict):
-        return {k: _timeless(v) for k, v in value.items() if k not in TIMES}
-    return [_timeless(one) for one in value] if isinstance(value, list) else value
+        return {key: _timeless(one, times) for key, one in value.items() if key not in times}
+    return [_timeless(one, times) for one in value] if isinstance(value, list) else value
+
+
+def state(place: Path) -> str:
+    """A digest of all that the next command finds: names, bytes, whether checksums are right.
+
+    Times are left out, and what is drawn at random: which process wrote, or held a claim.
+    """
+    whole = hashlib.sha256()
+    for path in sorted(place.rglob("*")):
+        name = re.sub(r"-\d+-[0-9a-f]{8}\.part", ".part", path.relative_to(place).as_posix())
+        name = re.sub(r"claims/(\.*)run%20[0-9a-f]{16}", r"claims/\1run", name)
+        whole.update(f"{name}{'/' if path.is_dir() else ''}\n".encode())
+        if path.is_file():
+            whole.update(hashlib.sha256(_lasting(path)).digest())
+    return whole.hexdigest()
+
+
+def _lasting(path: Path) -> bytes:
+    """What a file says but times; of a claim, what it has; of a checksum, whether it is right."""
+    data = path.read_bytes()
+    try:
+        found = json.loads(data) if path.suffix == ".json" else None
+        if not isinstance(found, dict):
+            return data
+        if path.parent.name == "claims":
+            return json.dumps(sorted(found)).encode()
+        found = _timeless(opened(data), {*TIMES} - {"sha256"})
+        return json.dumps(found, sort_keys=True).encode()
+    except ValueError:  # half a file, or the wrong checksum
+        return data
 
 
 def leftovers(place: Path) -> list[str]:
     return [path.name for path in place.rglob("*") if path.name.endswith(".part")]
 
 
+# --- striking --------------------------------------------------------------------------------
+
+
 def strikes(calls: int, most: int, every: bool) -> list[tuple[int, str]]:
     """Which calls are struck with what."""
     if every:
-        return [(at, error) for at in range(1, calls + 1) for error in (*ERRORS, "kill")]
+        return [(at, error) for at in range(1, calls + 1) for error in FAULTS]
     chosen = sorted({round(1 + i * (calls - 1) / max(most - 1, 1)) for i in range(most)})
     chosen = [at for at in chosen if at <= calls]
     each = [(at, ERRORS[i % len(ERRORS)]) for i, at in enumerate(chosen)]
     return [*each, *((at, "kill") for at in chosen)]
 
 
+class Ending(NamedTuple):
+    """What a command came to: its exit code, what it said, what is there then."""
+
+    code: int
+    said: str
+    files: dict[str, str]
+    left: list[str]
+
+
+def ending(place: Path, found: dict[str, Any]) -> Ending:
+    return Ending(found["code"], found["said"], content(place), leftovers(place))
+
+
 def try_all(
-    world: Path, folder: Path, writers: tuple[Writer, ...], most: int, every: bool
+    world: Path, folder: Path, writers: tuple[Writer, ...], options: argparse.Namespace
 ) -> dict[str, Any]:
     """Strike every command; counts of what came of it, and the cases that went wrong."""
-    counts: Counter[str] = Counter(
-        dict.fromkeys(("calls", "faults", "kills", "tracebacks", "differ", "leftovers", "half"), 0)
-    )
+    names = ("calls", "faults", "kills", "missed", "states")
+    counts = Counter(dict.fromkeys((*names, "tracebacks", "differ", "leftovers", "half"), 0))
     cases: list[str] = []
     for writer in writers:
         place = folder / "place"
         lay_out(world, place, writer)
-        whole = run(place, writer)
-        expected, calls = content(place), int(whole["calls"])
-        if whole["code"] not in (0, 1) or "unexpected" in whole["said"]:
-            raise SystemExit(f"{writer.name} fails undisturbed: {whole}")
+        found = run(place, writer)
+        whole, calls = ending(place, found), int(found["calls"])
+        if whole.code not in (0, 1) or "unexpected" in whole.said:
+            raise SystemExit(f"{writer.name} fails undisturbed: {whole.said}")
+        preload(found["imported"])
         counts["calls"] += calls
-        for at, error in strikes(calls, most, every):
+        endings: dict[str, Ending] = {}
+        for at, error in strikes(calls, options.most, options.every):
+            if options.fault and error not in options.fault:
+                continue
             killed = error == "kill"
             lay_out(world, place, writer)
-            number = -1 if killed else getattr(errno, error)
-            first = run(place, writer, at, number)
+            found = run(place, writer, at, -1 if killed else getattr(errno, error))
+            if found["code"] != -signal.SIGKILL if killed else found["calls"] < at:
+                counts["missed"] += 1  # fewer calls were made this time
+                continue
             counts["kills" if killed else "faults"] += 1
-            wrong = _wrong(first, killed)
-            if not killed and leftovers(place) and wrong is None:
-                wrong = "half"
-            again = run(place, writer)
-            if wrong is None and leftovers(place):
-                wrong = "leftovers"
-            ended = again if killed or first["code"] else first
-            found = content(place)
-            unlike = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
-            if wrong is None and (ended["code"] != whole["code"] or unlike):
-                wrong = "differ"
-            if wrong is not None:
-                counts[wrong] += 1
-                words = " ".join([*unlike[:3], *(first["said"] or again["said"]).split()])[-300:]
-                cases.append(f"{writer.name}, call {at} of {calls}, {error}: {wrong}: {words}")
+            first, left = ending(place, found), state(place)
+            if left not in endings:
+                endings[left] = ending(place, run(place, writer))
+                counts["states"] += 1
+            if (wrong := _wrong(whole, first, endings[left], killed)) is not None:
+                counts[wrong[0]] += 1
+                said = " ".join([wrong[1], *(first.said or endings[left].said).split()])[-300:]
+                cases.append(f"{writer.name}, call {at} of {calls}, {error}: {wrong[0]}: {said}")
     return {"commands": len(writers), **counts, "cases": cases}
 
 
-def _wrong(found: dict[str, Any], killed: bool) -> str | None:
-    if killed:
-        return None
-    lines = [line for line in found["said"].splitlines() if line.strip()]
-    bad = any(word in found["said"] for word in ("Traceback", "unexpected error", "panicked"))
-    if bad or found["code"] not in (0, 1, 2) or (found["code"] and len(lines) > 1):
-        return "tracebacks"
+def _wrong(whole: Ending, first: Ending, again: Ending, killed: bool) -> tuple[str, str] | None:
+    """What is wrong with a disturbed command and the same again, beside an undisturbed one."""
+    lines = [line for line in first.said.splitlines() if line.strip()]
+    bad = any(word in first.said for word in ("Traceback", "unexpected error", "panicked"))
+    if not killed:
+        if bad or first.code not in (0, 1, 2) or (first.code and len(lines) > 1):
+            return "tracebacks", ""
+        if first.left:
+            return "half", first.left[0]
+        if first.code == 0 and _unlike(first, whole):
+            return "differ", f"at once {_unlike(first, whole)}"
+    if again.left:
+        return "leftovers", again.left[0]
+    if again.code != whole.code or _unlike(again, whole):
+        return "differ", f"code {again.code} {_unlike(again, whole)}"
     return None
+
+
+def _unlike(one: Ending, other: Ending) -> str:
+    names = {*one.files, *other.files}
+    return " ".join(sorted(n for n in names if one.files.get(n) != other.files.get(n))[:3])
 
 
 # --- the tool --------------------------------------------------------------------------------
@@ -295,6 +356,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=12, help="calls struck of each command")
     parser.add_argument("--every", action="store_true", help="each call with each error")
     parser.add_argument("--only", action="append", help="only this command; repeatable")
+    parser.add_argument("--fault", action="append", choices=FAULTS, help="only this; repeatable")
     parser.add_argument("--world", type=Path, help="the good files, kept here for the next time")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -312,7 +374,7 @@ def main() -> None:
     try:
         preload()
         world = make_world_in_a_child(options.world or folder / "world")
-        found = try_all(world, folder, writers, options.most, options.every)
+        found = try_all(world, folder, writers, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     cases = found.pop("cases")

@@ -442,13 +442,15 @@ def make_world_in_a_child(folder: Path) -> Path:
     return folder
 
 
-def preload() -> None:
+def preload(names: Iterable[str] = (*PRELOAD, "shiftbed.cli.main")) -> None:
     """What commands import, so that children need not; nothing is run."""
+    import gc
     import importlib
 
-    for name in (*PRELOAD, "shiftbed.cli.main"):
-        with contextlib.suppress(ImportError):
+    for name in names:
+        with contextlib.suppress(Exception):
             importlib.import_module(name)
+    gc.freeze()  # so that children copy less
 
 
 # --- smaller inputs --------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from shiftbed.errors import InputError
 from shiftbed.importing.exchange import import_predictions
 from shiftbed.results.stores import clean_store, scrub_store, verify_store
 from shiftbed.store import PredictionStore, collect_garbage, part_from_top, verify
+from shiftbed.store.files import LocalFiles
 from shiftbed.store.sealing import Damaged
 from tools.bitflip import flip, look, make_store
 
@@ -81,6 +82,17 @@ def test_older_stores_are_read_and_can_be_sealed(path):
     assert (sealed.sealed, sealed.unsealed) == (7, 0)
     damage(path / "predictions" / "model=a", "part-*.parquet")
     assert [p.kind for p in verify(PredictionStore(path))] == ["damaged"]
+
+
+def test_verifying_reads_each_record_once(path, monkeypatch):
+    names = []
+    read = LocalFiles.read
+    monkeypatch.setattr(
+        LocalFiles, "read", lambda self, name: names.append(name) or read(self, name)
+    )
+    assert verify_store(path).whole
+    cells = [name for name in names if name.startswith("cells/")]
+    assert len(cells) == len(set(cells)) == len(list((path / "cells").rglob("*.json")))
 
 
 def test_a_store_with_damage_is_not_sealed(path):

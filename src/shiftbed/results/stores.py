@@ -1,7 +1,7 @@
 """Prediction stores: is one whole, what was cleaned up in it, class twins of its settings."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ from shiftbed.analysis.intervals import check_level, clopper_pearson
 from shiftbed.display import Result, Table, between, counted, percent, schema
 from shiftbed.errors import InputError
 from shiftbed.labels import LabelPolicy
-from shiftbed.store import PredictionStore, Problem, Twin, common_classes, make_twin
-from shiftbed.store.check import collect_garbage, scrub, unsealed, verify
+from shiftbed.store import PredictionStore, Twin, common_classes, make_twin
+from shiftbed.store.check import Verified, collect_garbage, scrub, verified
 from shiftbed.store.check import seal as seal_store
 from shiftbed.store.compact import compact
 from shiftbed.testbed.stored import called_in
@@ -78,11 +78,12 @@ def verify_store(store: str | Path | PredictionStore, *, seal: bool = False) -> 
     what killed writers left.
     """
     opened = PredictionStore.existing(store)
-    problems, sealed = verify(opened), 0
-    if seal and all(one.kind == "leftover" for one in problems):
+    found, sealed = verified(opened), 0
+    if seal and all(one.kind == "leftover" for one in found.problems):
         sealed = seal_store(opened)
-        problems = [one for one in problems if opened.files.exists(one.where)]
-    return _checked(opened, problems, sealed=sealed)
+        left = [one for one in found.problems if opened.files.exists(one.where)]
+        found = replace(found, problems=left, unsealed=0)
+    return _checked(opened, found, sealed)
 
 
 def scrub_store(store: str | Path | PredictionStore, *, rebuild: bool = False) -> StoreCheck:
@@ -91,18 +92,18 @@ def scrub_store(store: str | Path | PredictionStore, *, rebuild: bool = False) -
     Their cells are open again, and the command that made them computes what is missing.
     """
     opened = PredictionStore.existing(store)
-    found = scrub(opened, rebuild=rebuild)
-    return _checked(opened, found.problems, aside=found.aside)
+    return _checked(opened, scrub(opened, rebuild=rebuild))
 
 
-def _checked(opened: PredictionStore, problems: Sequence[Problem], **more: Any) -> StoreCheck:
+def _checked(opened: PredictionStore, found: Verified, sealed: int = 0) -> StoreCheck:
     names = dict.fromkeys(("kind", "where", "what"), pl.String)
     return StoreCheck(
-        frame=pl.DataFrame([asdict(one) for one in problems], schema=names),
+        frame=pl.DataFrame([asdict(one) for one in found.problems], schema=names),
         store=opened.files.root,
-        cells=len(opened.cells()),
-        unsealed=unsealed(opened),
-        **more,
+        cells=found.cells,
+        unsealed=found.unsealed,
+        sealed=sealed,
+        aside=found.aside,
     )
 
 

@@ -1,7 +1,7 @@
 """Is everything there, once, and whole? ``shiftbed store verify``, ``scrub`` and ``gc``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import polars as pl
@@ -12,7 +12,7 @@ from shiftbed.store.compact import superfluous
 from shiftbed.store.manifest import Manifest
 from shiftbed.store.names import cell_folder, outermost, part_name, part_range
 from shiftbed.store.parts import read_part
-from shiftbed.store.probes import probe_folder, probe_record_of, write_probe
+from shiftbed.store.probes import probe_folder, write_probe
 from shiftbed.store.sealing import Damaged, digest, is_sealed
 from shiftbed.store.store import Piece, PredictionStore, Range
 from shiftbed.store.test_sets import is_copy
@@ -31,6 +31,18 @@ class Problem:
     what: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What reading everything in a store once has found."""
+
+    problems: list[Problem]
+    cells: int
+    unsealed: int
+    """Records of finished things that have no checksums, as before there were any."""
+    aside: tuple[str, ...] = ()
+    """Damaged files, now below ``quarantine/``; the same run or evaluation makes them anew."""
+
+
 def verify(store: PredictionStore) -> list[Problem]:
     """Every problem of a store.
 
@@ -39,11 +51,16 @@ def verify(store: PredictionStore) -> list[Problem]:
     fails), *orphan* predictions (of no known cell or setting), *leftover* temporary files of a
     killed writer, *failed* cells. The same of probes, whose rows are paths.
     """
+    return verified(store).problems
+
+
+def verified(store: PredictionStore) -> Verified:
+    """The same, with how much there is."""
     problems = [
         Problem(kind="leftover", where=name, what="temporary file of a killed writer")
         for name in store.files.leftovers()
     ]
-    records, broken = _records(store)
+    records, broken, unsealed = _records(store)
     problems += broken
     sizes: dict[str, int] = {}
     for name, record in records.items():
@@ -79,7 +96,8 @@ def verify(store: PredictionStore) -> list[Problem]:
         Problem(kind="leftover", where=name, what="its rows are in another file as well")
         for name in _superfluous(store, parts, cells)
     ]
-    return [*problems, *_orphans(store, cells, broken)]
+    problems += _orphans(store, cells, broken)
+    return Verified(problems=problems, cells=len(cells), unsealed=len(unsealed))
 
 
 def _by_folder(names: list[str]) -> dict[str, list[str]]:
@@ -135,11 +153,6 @@ def _pack_problems(packs: _Packs, piece: Piece, where: str, n: int) -> Iterator[
         yield Problem(kind="damaged", where=where, what=f"its place in {piece.file} is none")
 
 
-def unsealed(store: PredictionStore) -> int:
-    """How many records of finished things have no checksums, as before there were any."""
-    return sum(not _is_sealed(store, name, one) for name, one in _records(store)[0].items())
-
-
 def seal(store: PredictionStore) -> int:
     """Add checksums to the records that lack them, as the files are now; how many.
 
@@ -147,11 +160,10 @@ def seal(store: PredictionStore) -> int:
     """
     with store.files.lock(alone=False):
         _remove_leftovers(store)
-        records = _records(store)[0]
-        todo = {name: one for name, one in records.items() if not _is_sealed(store, name, one)}
-        for name, record in todo.items():
-            _seal_one(store, name, record)
-    return len(todo)
+        records, _, unsealed = _records(store)
+        for name in unsealed:
+            _seal_one(store, name, records[name])
+    return len(unsealed)
 
 
 def _seal_one(store: PredictionStore, name: str, record: dict[str, Any]) -> None:
@@ -173,20 +185,23 @@ def _remove_leftovers(store: PredictionStore) -> None:
         store.files.remove(name)
 
 
-def _is_sealed(store: PredictionStore, name: str, record: dict[str, Any]) -> bool:
-    if "#" in name:  # a batch is named by its checksum
-        return record.get("status") != "complete" or not record.keys().isdisjoint(_PLACES)
-    if not is_sealed(store.files.read(name)):
-        return False
+def _has_sums(name: str, record: dict[str, Any]) -> bool:
+    """Whether a record has the checksums of the files that are its own."""
     if name.startswith(("cells/", "probes/")):
         return record.get("status") != "complete" or not record.keys().isdisjoint(_PLACES)
     return not name.startswith("test_sets/") or "examples" in record
 
 
-def _records(store: PredictionStore) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
-    """Every record of the store by file (of a batch: FILE#n), and those that cannot be used."""
+def _records(
+    store: PredictionStore,
+) -> tuple[dict[str, dict[str, Any]], list[Problem], list[str]]:
+    """Every record of the store by file (of a batch: FILE#n), each read once.
+
+    With those that cannot be used, and the names of those that lack checksums.
+    """
     found: dict[str, dict[str, Any]] = {}
     problems: list[Problem] = []
+    bare: set[str] = set()
     names = [n for n in ("store.json", "testbed.json") if store.files.exists(n)]
     manifest = Manifest(store.files)  # which has read nothing yet
     batches, single = manifest.listed()
@@ -198,10 +213,11 @@ def _records(store: PredictionStore) -> tuple[dict[str, dict[str, Any]], list[Pr
             if name in batches:
                 inside = enumerate(manifest.batch(name).values())
                 found |= {f"{name}#{i}": dict(one) for i, one in inside}
-            elif name.startswith("probes/"):
-                found[name] = probe_record_of(store, name)
             else:
-                found[name] = store.read_json(name)
+                data = store.files.read(name)
+                found[name] = store.record_of(name, data)
+                if not is_sealed(data):
+                    bare.add(name)
         except OSError as error:
             problems.append(Problem(kind="unreadable", where=name, what=_reason(error)))
         except (InputError, ValueError) as error:
@@ -209,7 +225,9 @@ def _records(store: PredictionStore) -> tuple[dict[str, dict[str, Any]], list[Pr
     cells = [(name, one) for name, one in found.items() if name.startswith("cells/")]
     last = {(one["model"], one["setting"]): name for name, one in cells}
     kept = {*last.values()}  # a record of its own comes last, a later batch after an earlier one
-    return {n: one for n, one in found.items() if n in kept or not n.startswith("cells/")}, problems
+    found = {n: one for n, one in found.items() if n in kept or not n.startswith("cells/")}
+    unsealed = [name for name, one in found.items() if name in bare or not _has_sums(name, one)]
+    return found, problems, unsealed
 
 
 def _problem(work: Any, where: str) -> Problem | None:
@@ -331,7 +349,7 @@ def collect_garbage(
     has to do).
     """
     with store.files.lock(alone=True):
-        records, broken = _records(store)
+        records, broken, _ = _records(store)
         cells = [one for name, one in records.items() if name.startswith("cells/")]
         bad = [one.where for one in _orphans(store, cells, broken)]
         damaged = set(_damaged_parts(store, records))
@@ -390,29 +408,20 @@ def _damaged_parts(store: PredictionStore, records: dict[str, dict[str, Any]]) -
                 yield known[0].file
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scrubbed:
-    """What re-reading a store found, and what was put aside to be computed again."""
-
-    problems: tuple[Problem, ...]
-    aside: tuple[str, ...]
-    """Damaged files, now below ``quarantine/``; the same run or evaluation makes them anew."""
-
-
-def scrub(store: PredictionStore, *, rebuild: bool = False) -> Scrubbed:
+def scrub(store: PredictionStore, *, rebuild: bool = False) -> Verified:
     """Read everything again; ``rebuild`` puts damaged files aside and reopens their cells.
 
     A cell whose part or record is damaged or gone is no longer complete: the command that made it
     computes what is missing. Examples and labels of a test set are rebuilt by the next evaluation
     on it. What killed writers left is removed.
     """
-    problems = tuple(verify(store))
+    found = verified(store)
     aside: list[str] = []
-    kinds = {one.kind for one in problems}
+    kinds = {one.kind for one in found.problems}
     if rebuild and not kinds.isdisjoint(("damaged", "missing", "leftover")):
         with store.files.lock(alone=True):
             _remove_leftovers(store)
-            records, broken = _records(store)
+            records, broken, _ = _records(store)
             aside += [one.where for one in broken if one.kind == "damaged"]
             parts = set(_damaged_parts(store, records))
             aside += sorted(parts)
@@ -433,4 +442,4 @@ def scrub(store: PredictionStore, *, rebuild: bool = False) -> Scrubbed:
                 ):
                     reopened = record | {"status": "running"}
                     store.write_cell(record["model"], record["setting"], reopened)
-    return Scrubbed(problems=problems, aside=tuple(aside))
+    return replace(found, aside=tuple(aside))

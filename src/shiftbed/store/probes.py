@@ -58,19 +58,14 @@ def probe_record(
 ) -> dict[str, Any] | None:
     """The record of one probe, None if there is none."""
     name = f"{probe_folder(model, setting, probe)}.json"
-    return probe_record_of(store, name) if store.files.exists(name) else None
+    return store.read_json(name) if store.files.exists(name) else None
 
 
 def probe_records(store: PredictionStore) -> list[dict[str, Any]]:
     """All probes' records, by model, setting and probe."""
     names = [name for name in store.files.below("probes") if name.endswith(".json")]
-    found = [probe_record_of(store, name) for name in names]
+    found = [store.read_json(name) for name in names]
     return sorted(found, key=lambda one: (one["model"], one["setting"], one["probe"]))
-
-
-def probe_record_of(store: PredictionStore, name: str) -> dict[str, Any]:
-    """The record in a file of the store."""
-    return store.read_json(name)
 
 
 def write_probe_part(

@@ -99,13 +99,14 @@ class TestSets:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A record, refused if it is not what was written; older ones have no checksum."""
-        return self._opened(name, self.files.read(name))
+        return self.record_of(name, self.files.read(name))
 
     def _json_if_there(self, name: str) -> dict[str, Any] | None:
         data = self.files.read_if_there(name)
-        return None if data is None else self._opened(name, data)
+        return None if data is None else self.record_of(name, data)
 
-    def _opened(self, name: str, data: bytes) -> dict[str, Any]:
+    def record_of(self, name: str, data: bytes) -> dict[str, Any]:
+        """What a record's file holds, refused if it is not what was written."""
         try:
             return opened_record(name, data)
         except Damaged as error:
@@ -204,7 +205,7 @@ class TestSets:
         found = {name: one for name, one in self._copies(names).items() if name in names}
         rest = [n for n in names if n.endswith(".json") and n not in found and not is_copy(n)]
         read = self.files.read_many(rest)
-        found |= {name: self._opened(name, data) for name, data in zip(rest, read, strict=True)}
+        found |= {name: self.record_of(name, data) for name, data in zip(rest, read, strict=True)}
         return [found[name] for name in sorted(found)]
 
     def _copies(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -227,7 +228,7 @@ class TestSets:
         if len(records) < MANY or set(self._copies(names)) == set(records):
             return
         read = zip(records, self.files.read_many(records), strict=True)
-        data = sealed({name: self._opened(name, one) for name, one in read})
+        data = sealed({name: self.record_of(name, one) for name, one in read})
         self.forget_copies()
         self._write(f"test_sets/copies-{digest(data)[:16]}.json", data)
 
