@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 from shiftbed import atomic
 from shiftbed.atomic import abandoned, one_at_a_time, write_atomically
 from shiftbed.errors import InputError, WriteError
+from shiftbed.store.files import LocalFiles
 
 
 def write(path, data=b"new"):
@@ -35,15 +37,18 @@ def test_the_new_file_replaces_the_old_one(tmp_path):
     assert names(tmp_path) == ["a"]
 
 
+def fails(code):
+    def fail(*_):
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS])
 def test_a_failing_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, call, code):
     write(tmp_path / "a", b"old")
-
-    def fail(*_):
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, call, fail)
+    monkeypatch.setattr(os, call, fails(code))
     with pytest.raises(WriteError, match=f"cannot write .*a: {os.strerror(code)}"):
         write(tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"old"
@@ -90,6 +95,24 @@ def test_what_is_no_regular_file_is_refused(tmp_path):
     (tmp_path / "a").symlink_to(tmp_path / "a")
     with pytest.raises(InputError, match="cannot write"):
         write(tmp_path / "a")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_new_file_replaces_none(tmp_path, monkeypatch, links):
+    if not links:
+        monkeypatch.setattr(os, "link", fails(errno.EPERM))
+    path = tmp_path / "file"
+    for content in (b"first", b"second"):
+        with suppress(FileExistsError), write_atomically(path, new=True) as file:
+            file.write(content)
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_could_not_be_made_is_named_as_it_was_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", fails(errno.ENOSPC))
+    with pytest.raises(WriteError, match=r"cannot write .*/claims/a: No space left"):
+        LocalFiles(tmp_path).create("claims/a", b"")
 
 
 def test_a_file_system_without_modes(tmp_path, monkeypatch):

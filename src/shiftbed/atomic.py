@@ -43,11 +43,12 @@ class write_atomically:
     folder is synced. A symbolic link is followed; what is there and no regular file is refused. The
     temporary file goes with any failure, and those of writers that are dead (of other machines:
     a day old) go when their folder is next written to. What goes to a URL is written to a temporary
-    file of this machine and put there whole.
+    file of this machine and put there whole. ``new``: what is there is not replaced, but
+    FileExistsError raised; of two writers one is first.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.url = url_of(path)
+    def __init__(self, path: str | Path, *, new: bool = False) -> None:
+        self.url, self.new = url_of(path), new
         self.path = path_of(path)
         self.spool: tempfile.TemporaryDirectory[str] | None = None
 
@@ -87,9 +88,11 @@ class write_atomically:
             self.file.close()
             if kind is None:
                 _set_mode(self.temporary)
-                os.replace(self.temporary, self.target)
+                _put(self.temporary, self.target, new=self.new)
                 _sync_folder(self.target.parent)
         except OSError as error:
+            if self.new and isinstance(error, FileExistsError):
+                raise
             raise _failed(self.path, error) from None
         finally:
             _close(self.file)
@@ -193,6 +196,20 @@ def _failed(path: Path, error: Exception) -> InputError | WriteError:
     bad = isinstance(error, (*place, PermissionError, RuntimeError))
     kind = InputError if bad else WriteError
     return kind(f"cannot write {path}: {reason}")
+
+
+def _put(temporary: Path, target: Path, *, new: bool) -> None:
+    """Give a whole file its name: a link is made once only, a renamed file replaces another."""
+    if new:
+        try:
+            os.link(temporary, target)
+            return
+        except FileExistsError:
+            raise
+        except OSError:  # a disk without links
+            if target.exists():
+                raise FileExistsError(target) from None
+    os.replace(temporary, target)
 
 
 def _set_mode(path: Path) -> None:

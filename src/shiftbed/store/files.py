@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from shiftbed.atomic import abandoned, remove_temporary, temporary_name, write_atomically
+from shiftbed.atomic import abandoned, write_atomically
 from shiftbed.errors import InputError, Unreachable, WriteError, brief
 from shiftbed.places import file_system, path_of, patiently, url_of, version_of
 from shiftbed.store.sealing import FileMissing, FileUnreadable, digest
@@ -107,21 +107,12 @@ class LocalFiles:
             file.write(data)
 
     def create(self, name: str, data: bytes) -> bool:
-        folder, _, own = name.rpartition("/")
-        whole = f"{folder or '.'}/{temporary_name(own)}"  # linked to its name, or not
-        self.write(whole, data)
         try:
-            os.link(self._root / whole, self._root / name)
-            return True
+            with write_atomically(self._root / name, new=True) as file:
+                file.write(data)
         except FileExistsError:
             return False
-        except OSError:  # a disk without links
-            if self.exists(name):
-                return False
-            self.write(name, data)
-            return True
-        finally:
-            remove_temporary(self._root / whole)
+        return True
 
     def below(self, folder: str) -> list[str]:
         found = []
