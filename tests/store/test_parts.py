@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from shiftbed.store.parts import part_from_logits, part_from_top, read_part, write_part
+from shiftbed.store.parts import highest, part_from_logits, part_from_top, read_part, write_part
 
 
 @given(st.integers(0, 1000), st.integers(2, 12), st.integers(1, 12))
@@ -23,6 +23,16 @@ def test_a_part_is_what_the_logits_say(seed, classes, top):
         assert frame[f"prob_{j + 1}"].to_numpy() == pytest.approx(p[range(17), order[:, j]], 1e-5)
     assert frame["label_prob"].to_numpy() == pytest.approx(p[range(17), labels], rel=1e-5)
     assert frame["sum_squares"].to_numpy() == pytest.approx((p**2).sum(axis=1), rel=1e-5)
+
+
+@given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 6))
+def test_the_highest_are_those_of_a_stable_sort(seed, classes, k):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(0, 2, (9, classes)).astype(np.float32)
+    scores[3:] = np.round(scores[3:])  # equal ones
+    scores[6:][rng.random(scores[6:].shape) < 0.3] = rng.choice([-np.inf, np.nan])
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, : min(k, classes)]
+    assert highest(scores, min(k, classes)).tolist() == expected.tolist()
 
 
 def test_bytes_depend_on_the_predictions_alone():
