@@ -83,7 +83,7 @@ class Manifest:
             return None
 
     def all(self, damage: dict[str, str]) -> dict[Key, Record]:
-        """Every cell's record; those that are damaged are left out, and said in ``damage``."""
+        """Every cell's record, not to be changed; damaged ones are left out, and in ``damage``."""
         for _ in range(5):  # unless somebody gathers them meanwhile
             try:
                 return self._all(damage)
@@ -103,7 +103,6 @@ class Manifest:
                 found |= self._batches[name]
             except Damaged as error:
                 damage[name] = str(error)
-        found = {key: dict(record) for key, record in found.items()}
         for name, data in zip(single, self.files.read_many(single), strict=True):
             try:
                 record = opened_record(name, data)

@@ -106,12 +106,10 @@ class PredictionStore(TestSets):
             sums[part_name(*part)] = self._wrote.pop(name, "") or digest(self.files.read(name))
         return sums
 
-    def _learn(self, record: dict[str, Any]) -> dict[str, Any]:
-        """The record without what says where the predictions are, which is kept here."""
+    def _learn(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """A copy of the record without what says where the predictions are, which is kept here."""
         self._pieces[record["model"], record["setting"]] = self.placed(record)
-        for key in ("sums", "pack"):
-            record.pop(key, None)
-        return record
+        return {key: value for key, value in record.items() if key not in ("sums", "pack")}
 
     def placed(self, record: Mapping[str, Any]) -> list[Piece] | None:
         """Where a complete cell's predictions are, as its record says; None if it does not."""
