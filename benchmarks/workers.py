@@ -9,10 +9,13 @@ that Ray needs to start.
 
 ``--nodes``: a cluster of two nodes with one processor each against a cluster of one such node (at
 least 1.7 wanted), with a larger net, so that what is measured is work. Rounds alternate; the
-seconds from the command to the first finished task are said apart.
+seconds from the command to the first finished task are said apart. In each round the net is also
+run by one bare process and by two at once, without a cluster and without a store: what the machine
+has to give just then, which two nodes cannot exceed.
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -43,6 +46,38 @@ def logits(pixels):
     with torch.inference_mode():
         return net(torch.from_numpy(pixels)).numpy()
 """
+
+
+BARE = """
+import sys, time
+import numpy as np
+import torch
+torch.set_num_threads(1)
+from bench_net import logits
+pixels = np.zeros((64, 3, 32, 32), np.float32)
+logits(pixels)
+print("ready", flush=True)
+sys.stdin.readline()
+start, done = time.perf_counter(), 0
+while time.perf_counter() - start < 4:
+    logits(pixels)
+    done += 64
+print(done / (time.perf_counter() - start))
+"""
+
+
+def bare(processes: int) -> float:
+    """Images per second of bare processes that begin together."""
+    command, pipe = [sys.executable, "-c", BARE], subprocess.PIPE
+    made = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(processes)]
+    for one in made:
+        assert one.stdout is not None
+        one.stdout.readline()
+    for one in made:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    return sum(float(one.communicate()[0]) for one in made)
 
 
 def testbed(folder: Path, images: int, models: int) -> Path:
@@ -111,6 +146,7 @@ def by_nodes(folder: Path, quick: bool) -> dict[str, Any]:
     images, models, rounds = (8_192, 1, 1) if quick else (16_384, 2, 5)
     rates: dict[int, list[float]] = {1: [], 2: []}
     begun: dict[int, list[float]] = {1: [], 2: []}
+    alone: dict[int, list[float]] = {1: [], 2: []}
     with importable(folder, width=32):
         for i in range(rounds):
             for count in (1, 2) if i % 2 == 0 else (2, 1):
@@ -119,10 +155,13 @@ def by_nodes(folder: Path, quick: bool) -> dict[str, Any]:
                     rate, start = steady(where, images, models, "ray", count)
                 rates[count].append(rate)
                 begun[count].append(start)
-    ratios = np.array(rates[2]) / np.array(rates[1])
+                alone[count].append(bare(count))
+    ratios, possible = (np.array(one[2]) / np.array(one[1]) for one in (rates, alone))
     return {
         "two_nodes_over_one": float(np.median(ratios)),
         "each_round": [round(float(one), 3) for one in ratios],
+        "two_bare_processes_over_one": float(np.median(possible)),
+        "bare_each_round": [round(float(one), 3) for one in possible],
         "images_per_second": {str(n): float(np.median(v)) for n, v in rates.items()},
         "seconds_to_first_task": {str(n): float(np.median(v)) for n, v in begun.items()},
         "rounds": rounds,
