@@ -69,7 +69,7 @@ def compared(folder: Path, rounds: int, models: int, count: int, images: int) ->
     sets = test_sets(folder, count, images)
     faults = Faults()
     with s3_server() as port:
-        os.environ |= environment(port)
+        _led_to(port)
         ratios = []
         run(sets[:1], 1, str(folder / "first"))
         for i in range(rounds):
@@ -77,10 +77,7 @@ def compared(folder: Path, rounds: int, models: int, count: int, images: int) ->
             there = run(sets, models, f"s3://{BUCKET}/store{i}")
             ratios.append([b / a for a, b in zip(here, there, strict=True)])
         with before(port, faults) as proxy:
-            os.environ |= environment(proxy)
-            import s3fs
-
-            s3fs.S3FileSystem.clear_instance_cache()
+            _led_to(proxy)
             run(sets, models, f"s3://{BUCKET}/counted")
     wall, cpu = np.median(ratios, axis=0)
     return {
@@ -115,7 +112,7 @@ def opened(folder: Path, models: int, settings: int) -> dict[str, Any]:
     }
     faults = Faults()
     with s3_server() as port, before(port, faults) as proxy:
-        os.environ |= environment(proxy)
+        _led_to(proxy)
         there = PredictionStore(f"s3://{BUCKET}/many").files
         for name, data in contents.items():
             there.write(name, data)
@@ -126,6 +123,14 @@ def opened(folder: Path, models: int, settings: int) -> dict[str, Any]:
         "disk": _in_new_process(str(folder / "many")),
         "s3": {**on_s3, "requests": len(faults.requests)},
     }
+
+
+def _led_to(port: int) -> None:
+    """Connections made from now on go to the server on a port."""
+    import s3fs
+
+    os.environ |= environment(port)
+    s3fs.S3FileSystem.clear_instance_cache()
 
 
 def _in_new_process(place: str) -> dict[str, Any]:
@@ -141,6 +146,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         result = {} if options.opened else compared(folder, rounds, models, count, images)
+        print(json.dumps(result), file=sys.stderr, flush=True)  # if the rest is cut
         result["opened"] = opened(folder, 100 if options.quick else 1000, 10)
     report(result, options.json)
 
