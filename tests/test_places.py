@@ -235,6 +235,41 @@ def test_reports_tables_and_figures_go_to_urls(bucket, shiftbed):
     assert b"<svg" in files.read("line.svg")
 
 
+WRITING = (
+    "place --id val=0.7 --ood imagenet-v2=0.6 -o URL/t.csv --figure URL/f.svg",
+    "fit -s imagenet-v2 -o URL/t.json --figure URL/f.svg",
+    "rank -s imagenet-v2 -o URL/t.parquet --figure URL/f.svg",
+    "compare resnet50 vgg16 -o URL/t.csv --figure URL/f.svg",
+    "groups -s imagenet-v2 -o URL/t.csv --figure URL/f.svg",
+    "correlate -o URL/t.csv",
+    "plan --delta 0.02 -o URL/t.csv",
+    "similarity URL/answers.npz -o URL/t.csv --figure URL/f.svg",
+    "card resnet50 -o URL/card.md",
+    "plot -s imagenet-v2 -o URL/f.svg",
+)
+
+
+@pytest.mark.parametrize("words", WRITING)
+def test_whatever_a_command_writes_may_go_to_a_url(bucket, shiftbed, words):
+    """The fixture sees to it that no folder called ``s3:`` is there afterwards."""
+    rng = np.random.default_rng(0)
+    np.savez(
+        "answers.npz",
+        models=["a", "b", "c"],
+        top1=rng.integers(0, 3, (3, 90)),
+        labels=rng.integers(0, 3, 90),
+    )
+    put(bucket, Path(), "answers.npz")
+    given = [word.replace("URL", bucket) for word in words.split()]
+    shiftbed(*given)
+    files = PredictionStore(bucket).files
+    for option in ("-o", "--figure"):
+        if option in given:
+            target = given[given.index(option) + 1]
+            assert files.read(target.removeprefix(f"{bucket}/"))
+    assert [one.name for one in Path().iterdir()] == ["answers.npz"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import time
 import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -176,6 +179,40 @@ def test_two_runs_share_the_work(bed, second):
     assert PredictionStore(store).files.below("claims") == []
     assert verify(PredictionStore(store)) == []
     apart = make_testbed(bed.parent.parent / "alone", images=2100)
+    assert json.loads(begin(apart).communicate(timeout=120)[0])["complete"] == CELLS
+    assert predictions(bed.parent) == predictions(apart.parent)
+
+
+@pytest.mark.slow
+def test_the_array_of_the_how_to_does_it_all_once(bed, tmp_path):
+    """Its script as it stands, in as many processes at once as the array has tasks."""
+    page = (Path(__file__).parents[2] / "docs/howto/ray.md").read_text()
+    (script,) = [one for one in page.split("```") if "#SBATCH" in one]
+    count = int(re.search(r"--array=1-(\d+)", script)[1])
+    program = tmp_path / "bin" / "shiftbed"
+    program.parent.mkdir()
+    words = " ".join(map(shlex.quote, COMMAND[:-2]))
+    program.write_text(f'#!/bin/sh\nexec {words} "$@" --allow-code\n')
+    program.chmod(0o755)
+    given = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    given["PYTHONPATH"] = f"{bed.parent}:{os.environ.get('PYTHONPATH', '')}"
+    tasks = [
+        subprocess.Popen(
+            ["bash", "-c", script.removeprefix("text\n")],
+            env=given | {"SLURM_ARRAY_TASK_ID": str(i)},
+            cwd=bed.parent,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(1, count + 1)
+    ]
+    said = [task.communicate(timeout=300)[0] for task in tasks]
+    assert [task.returncode for task in tasks] == [0] * count, said
+    images = [re.search(r"([\d,]+) images", one) for one in said]
+    assert sum(int(one[1].replace(",", "")) for one in images if one) == CELLS * 2100, said
+    assert len(complete(bed.parent / "store")) == CELLS
+    assert verify(PredictionStore(bed.parent / "store")) == []
+    apart = make_testbed(tmp_path / "alone", images=2100)
     assert json.loads(begin(apart).communicate(timeout=120)[0])["complete"] == CELLS
     assert predictions(bed.parent) == predictions(apart.parent)
 
