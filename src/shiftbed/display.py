@@ -464,11 +464,11 @@ def between(low: float | None, high: float | None, form: Callable[[Any], str] = 
 def against_zero(low: float | None, high: float | None, zero: str = "the line") -> str:
     """
     >>> against_zero(0.01, 0.02), against_zero(-0.01, 0.02)
-    ('above the line', 'not told apart from the line')
+    ('above the line', 'not significantly off the line')
     """
     if low is None or high is None or _missing(low) or _missing(high):
         return "without an interval"
-    side = "above" if low > 0 else "below" if high < 0 else "not told apart from"
+    side = "above" if low > 0 else "below" if high < 0 else "not significantly off"
     return f"{side} {zero}"
 
 

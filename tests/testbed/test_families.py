@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from scipy.special import logit
+from scipy.special import expit, logit
 
 import shiftbed as sb
 from shiftbed.testbed import PUBLISHED, open_testbed
@@ -134,3 +134,59 @@ def test_opened_files_have_families_where_names_say_them(tmp_path, imagenet):
     for models, known in [(named, True), (unnamed, False)]:
         sb.write_testbed(replace(bed, models=models), tmp_path / "bed.parquet")
         assert ("family" in open_testbed(tmp_path / "bed.parquet").models.columns) == known
+
+
+def trained(runs, steps, **columns):
+    """A testbed of runs that err alike along their checkpoints, as ``train`` leaves them."""
+    rng = np.random.default_rng(0)
+    size = runs * steps
+    x = rng.normal(size=size)
+    y = 0.8 * x - 0.5 + 0.2 * np.repeat(rng.normal(size=runs), steps) + 0.02 * rng.normal(size=size)
+    names = [f"net-{i}@{step}" for i in range(runs) for step in range(steps)]
+    models = pl.DataFrame(
+        {
+            "model": names,
+            "kind": "standard",
+            "in_fit_set": True,
+            "parent": pl.Series([None] * size, dtype=pl.String),
+            "run": [name.partition("@")[0] for name in names],
+        }
+    ).with_columns(**columns)
+    return sb.Testbed(
+        name="trained",
+        models=models,
+        settings=("id", "ood"),
+        value=np.column_stack([expit(x), expit(y)]),
+        n=np.full((size, 2), 10_000),
+        shifts=(sb.Shift(name="s", source=("id",), target="ood", kind="natural-dataset"),),
+    )
+
+
+def test_checkpoints_of_a_run_are_a_family():
+    bed = trained(10, 5)
+    line = bed.fit("s", bootstrap=0)
+    named = replace(bed, models=bed.models.with_columns(family="run")).fit("s", bootstrap=0)
+    assert line.families == 10
+    assert line.covariance == pytest.approx(named.covariance)
+    apart = bed.fit("s", families="none", bootstrap=0)
+    assert line.covariance[0, 0] > 3 * apart.covariance[0, 0]
+    fitted = sb.fit(bed, "s", bootstrap=0)
+    assert "50 models of 10 families (checkpoints of a run are one)" in " ".join(fitted.notes)
+    means = sb.groups(bed, shift="s", by="kind").frame
+    assert means["families"].to_list() == [10]
+
+
+def test_one_checkpoint_of_each_run_is_no_family():
+    bed = trained(30, 1)
+    assert bed.fit("s", bootstrap=0).families is None
+
+
+def test_runs_of_one_architecture_are_related_by_run():
+    bed = trained(10, 5, architecture=pl.lit("resnet18"))
+    line = bed.fit("s", bootstrap=0)
+    assert line.families == 10
+    assert line.flags == (
+        "all models are of one family: models of other families may lie elsewhere",
+    )
+    many = trained(10, 5, architecture=pl.Series(["resnet18", "vgg11", "vit", "swin", "dla"] * 10))
+    assert many.fit("s", bootstrap=0).families == 5

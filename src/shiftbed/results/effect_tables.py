@@ -41,7 +41,7 @@ def effect_answer(show: str, frame: pl.DataFrame, claim: str | None) -> Iterator
         if held:
             yield f"{claim} in {len(held)} of {total} (q ≤ {ALPHA:g}): {', '.join(held)}."
         else:
-            yield f"That {claim} can be told in none of {total} (q ≤ {ALPHA:g})."
+            yield f"No evidence in any of {total} that {claim} (q ≤ {ALPHA:g})."
     elif show == "architectures":
         for row in records(frame.filter(pl.col("task") == ALL).sort("ood_error").head(1)):
             error = f" ± {number(row['ood_error_se'], 3)}" if row["ood_error_se"] else ""

@@ -60,7 +60,7 @@ class Grouped(Charted):
     parts: Mapping[str, pl.DataFrame]
 
     def answer(self) -> Iterable[str]:
-        """Groups whose mean is told apart from the line; of several fits, by the plane."""
+        """Groups whose mean is significantly off the line; of several fits, by the plane."""
         found = self.parts["groups"]
         if "evaluation" in found.columns:
             found = found.filter(evaluation="multi-ID").rename({"ood": "shift"})
@@ -83,7 +83,10 @@ class Grouped(Charted):
             if told:
                 yield f"{side} the line: {', '.join(told)}{more}."
         if not any(map(len, sides.values())):
-            yield f"No {self.by} is told apart from the line: every interval of a mean ρ holds 0."
+            yield (
+                f"No {self.by} is significantly off the line: "
+                "every interval of a mean ρ includes 0."
+            )
 
     def tables(self) -> Iterable[Table]:
         fitted: Cell = ("fitted", lambda yes: "yes" if yes else "no")
@@ -246,7 +249,7 @@ def group_table(
         raise unknown("column of models", by, testbed.models.columns)
     wanted = [testbed.shift(one) for one in (shifts if shifts is not None else testbed.shifts)]
     group = np.array(testbed.models[by].cast(pl.String).to_list(), dtype=object)
-    related = testbed.families if options.get("families", "known") == "known" else None
+    families = options.get("families", "known")
     rows, rho, variance = [], [], []
     for shift in wanted:
         line = fit(shift) if fit else testbed.fit(shift, bootstrap=0, **options)
@@ -255,7 +258,7 @@ def group_table(
         for name in _order(group[np.isfinite(values)]):
             inside = np.flatnonzero((group == name) & np.isfinite(values))
             errors = errors_of(testbed, line, inside)
-            kin = None if related is None else [related[i] for i in inside]
+            kin, _ = testbed.related(inside, families)
             found = group_mean(values[inside], errors, kin, level)
             variance.append((name, found.shared))
             kind = None if errors is None or np.isnan(found.low) else errors.interval
@@ -264,7 +267,7 @@ def group_table(
         average = np.mean(rho, axis=0)
         for name in _order(group[np.isfinite(average)]):
             inside = np.flatnonzero((group == name) & np.isfinite(average))
-            kin = None if related is None else [related[i] for i in inside]
+            kin, _ = testbed.related(inside, families)
             shared = [v for other, v in variance if other == name]
             found = mean_of_shifts(average[inside], shared, kin, level)
             kind = None if np.isnan(found.low) else "independent"

@@ -18,7 +18,7 @@ from shiftbed.records import NATURAL, Shift
 from shiftbed.results.charts import Charted
 from shiftbed.scales import Scale
 from shiftbed.testbed import Source, Testbed, open_testbed
-from shiftbed.testbed.record import FamilyChoice
+from shiftbed.testbed.families import FamilyChoice, runs
 from shiftbed.testbed.select import Choice
 
 if TYPE_CHECKING:
@@ -224,8 +224,9 @@ def fit(
         f"{bed.title_of(first.ood_setting)}."
     ]
     if first.families is not None:
+        of_runs = " (checkpoints of a run are one)" if runs(bed.models).count() else ""
         related = "; intervals are by family" if first.lines[0].families is not None else ""
-        notes.append(f"{first.n} models of {first.families} families{related}.")
+        notes.append(f"{first.n} models of {first.families} families{of_runs}{related}.")
     notes += [f"{flag[:1].upper()}{flag[1:]}." for line in lines.values() for flag in line.flags]
     if left_out:
         notes.append(f"Not fitted (missing, on the knee, or 0/1): {', '.join(left_out)}.")

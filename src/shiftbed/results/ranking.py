@@ -200,7 +200,7 @@ class Compared(Drawn):
     def _in_words(self, row: Row) -> str:
         better = self.models[0 if row["difference"] > 0 else 1]
         told = row["q_value"] is not None and row["q_value"] <= self.fdr
-        who = f"{better} is more robust" if told else "no difference in robustness can be told"
+        who = f"{better} is more robust" if told else "no significant difference in robustness"
         around = f", {100 * self.level:g} % interval {_interval(row)}" if _interval(row) else ""
         return f"{row['shift']}: {who} (ρ A − ρ B {points(row['difference'])} points{around})."
 

@@ -72,11 +72,10 @@ def id_groups(
     if by not in testbed.models.columns:
         raise unknown("column of models", by, testbed.models.columns)
     group = np.array(testbed.models[by].cast(pl.String).to_list(), dtype=object)
-    related = testbed.families if options.get("families", "known") == "known" else None
     names, rows = np.array(testbed.model_names, dtype=object), []
 
     def kin(inside: NDArray[np.int64]) -> list[str | None] | None:
-        return None if related is None else [related[i] for i in inside]
+        return testbed.related(inside, options.get("families", "known"))[0]
 
     for source in sources(ids):
         said = ("multi-ID" if len(source) > 1 else "single-ID", " + ".join(source))
@@ -219,10 +218,11 @@ def _residuals(testbed: Testbed, baseline: Baseline) -> NDArray[np.float64]:
 
 def _units(testbed: Testbed, rows: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
     """What a jackknife leaves out: each family of these models, or each of them."""
-    names = testbed.families or [None] * len(rows)
+    inside = np.flatnonzero(rows)
+    names = testbed.related(inside)[0] or [None] * len(inside)
     of = np.array([f"\0{i}" if f is None else f for i, f in enumerate(names)], dtype=object)
-    units = [rows & (of == name) for name in dict.fromkeys(of[rows])]
-    single = [np.arange(len(rows)) == i for i in np.flatnonzero(rows)]
+    units = [np.isin(np.arange(len(rows)), inside[of == name]) for name in dict.fromkeys(of)]
+    single = [np.arange(len(rows)) == i for i in inside]
     return units if len(units) >= ENOUGH else single
 
 

@@ -141,7 +141,7 @@ class Trajectories(Charted):
             yield (
                 f"{row['kind']}: ρ is {points(row['start_rho'])} at the start, "
                 f"{points(row['peak_rho'])} at its peak and {points(row['final_rho'])} at the end: "
-                f"{'robustness is lost' if lost else 'no loss can be told'}."
+                f"{'robustness is lost' if lost else 'no significant loss'}."
             )
 
     def tables(self) -> Iterable[Table]:

@@ -93,7 +93,7 @@ class TransferGrid(Charted):
     def answer(self) -> Iterable[str]:
         helps = self.frame.filter(pl.col("gain_low") > 0).sort("gain", descending=True)
         if not len(helps):
-            yield "No training helps anywhere that can be told: every gain's interval holds 0."
+            yield "No training helps significantly anywhere: every gain's interval includes 0."
         for row in records(helps.head(1)):
             yield (
                 f"Training on {row['trained_on']} helps most on {row['tested_on']}: "

@@ -1,13 +1,25 @@
 """Families of models: the same architecture family, trained on the same source.
 
 Models of one family err alike, so a line through 78 models of 24 families is known about as well
-as one through 24 unrelated models: uncertainty is computed by family, not by model.
+as one through 24 unrelated models: uncertainty is computed by family, not by model. Checkpoints of
+one run are a family too.
 """
 
 import re
+from collections.abc import Sequence
 from functools import cache
+from typing import Literal, get_args
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+
+from shiftbed.errors import InputError
+
+FamilyChoice = Literal["known", "none"]
+"""Whether models of a family count as related (where families are known), or as independent."""
+Related = tuple[list[str | None] | None, tuple[str, ...]]
+"""What each model is related by, and flags."""
 
 _ARCHITECTURES = {
     "AlexNet": "alexnet",
@@ -184,6 +196,48 @@ def families(models: pl.DataFrame) -> pl.Series:
         for name, architecture, data in zip(models["model"], *facts, strict=True)
     ]
     return pl.Series("family", found, dtype=pl.String)
+
+
+def runs(models: pl.DataFrame) -> pl.Series:
+    """The run that each model is a checkpoint of, null where it is the only one of its run.
+
+    >>> runs(pl.DataFrame({"model": ["a@1", "a@2", "b@2"], "run": ["a", "a", "b"]})).to_list()
+    ['a', 'a', None]
+    """
+    if "run" not in models.columns:
+        return pl.Series("run", [None] * len(models), dtype=pl.String)
+    run = pl.col("run").cast(pl.String)
+    return models.select(pl.when(run.count().over("run") > 1).then(run).alias("run"))["run"]
+
+
+def related(
+    families: Sequence[str | None],
+    runs: Sequence[str | None],
+    rows: NDArray[np.int64],
+    choice: FamilyChoice = "known",
+) -> Related:
+    """Which of the models in these rows err alike, None for one alone (or for all), and a flag.
+
+    Models of a family do, and checkpoints of a run. A line is judged by leaving out one family
+    after another, which takes three of them: models of fewer are related by run.
+
+    >>> related(["ResNet", "ResNet", None, None, None], [None, None, "a", "a", "b"], np.arange(5))
+    (['ResNet', 'ResNet', 'a', 'a', 'b'], ())
+    >>> related(["ResNet", "ResNet", "ResNet"], ["a", "a", "b"], np.arange(3))
+    (['a', 'a', 'b'], ('all models are of one family: models of other families may lie elsewhere',))
+    """
+    if choice not in get_args(FamilyChoice):
+        raise InputError(f"families must be known or none, got {choice!r}")
+    if choice == "none":
+        return None, ()
+    run = [runs[i] for i in rows]
+    named = {name for name in (families[i] for i in rows) if name is not None}
+    found = [one if families[i] is None else families[i] for i, one in zip(rows, run, strict=True)]
+    if len(set(found) - {None}) + found.count(None) < 3 and any(run):
+        some = "one family" if len(named) == 1 else f"{len(named)} families"
+        flag = f"all models are of {some}: models of other families may lie elsewhere"
+        return run, (flag,) if named else ()
+    return (found if any(found) else None), ()
 
 
 _IMAGENET = re.compile(r"(?i)(imagenet|in|ilsvrc)[-_ ]?(1k|2012)?|v\d+")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,7 @@ from shiftbed.catalogue import Identity
 from shiftbed.errors import InputError, unknown
 from shiftbed.records import ImageResults, Setting, Shift
 from shiftbed.scales import LOGIT, Scale
+from shiftbed.testbed.families import FamilyChoice, Related, related, runs
 from shiftbed.testbed.families import families as families_of
 from shiftbed.testbed.judging import difference_of, judge, robustness_table
 from shiftbed.testbed.labels import called
@@ -27,8 +28,6 @@ from shiftbed.testbed.select import Choice, choose
 
 Floats = NDArray[np.float64]
 PUBLISHED_KNEE = "published"
-FamilyChoice = Literal["known", "none"]
-"""Whether models of a family count as related (where families are known), or as independent."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -231,10 +230,8 @@ class Testbed:
             if (there & (sizes <= 0)).any():
                 raise InputError(f"weighting needs test-set sizes; {shift.name!r} lacks some")
             weights = 1.0 / (1.0 / np.where(there, sizes, 1)).sum(axis=1)
-        if families not in get_args(FamilyChoice):
-            raise InputError(f"families must be known or none, got {families!r}")
-        names, related = self.model_names, self.families if families == "known" else None
-        return fit_baseline(
+        names, (kin, flags) = self.model_names, self.related(chosen, families)
+        found = fit_baseline(
             self.value[np.ix_(chosen, columns[:-1])],
             self.value[chosen, columns[-1]],
             models=[names[i] for i in chosen],
@@ -245,12 +242,13 @@ class Testbed:
             knee=shift.knee if knee == PUBLISHED_KNEE else _knee(knee),
             sizes=sizes,
             weights=weights,
-            families=None if related is None else [related[i] for i in chosen],
+            families=kin,
             estimator=estimator,
             on_boundary=on_boundary,
             bootstrap=bootstrap,
             seed=seed,
         )
+        return replace(found, flags=(*found.flags, *flags)) if flags else found
 
     def effective_robustness(
         self,
@@ -358,10 +356,12 @@ class Testbed:
         return np.array([kind or "" for kind in self.models["kind"].to_list()], dtype=object)
 
     @cached_property
-    def families(self) -> list[str | None] | None:
-        """The family of each model, None where it is not known, or of none is known."""
-        found = families_of(self.models).to_list()
-        return found if any(name is not None for name in found) else None
+    def _families_and_runs(self) -> tuple[list[str | None], list[str | None]]:
+        return families_of(self.models).to_list(), runs(self.models).to_list()
+
+    def related(self, rows: NDArray[np.int64], families: FamilyChoice = "known") -> Related:
+        """Which of these models err alike, and what to know of it (``families.related``)."""
+        return related(*self._families_and_runs, rows, families)
 
     # --- adding a model ----------------------------------------------------------------------
 
