@@ -40,16 +40,16 @@ def judged(bed: Testbed, shift: str) -> pl.DataFrame:
 
 
 def mean_interval(values: Any, level: float = 0.95) -> tuple[float, float, float]:
-    """Mean over runs and its t interval; no interval (NaN) from a single run.
+    """Mean over runs and its t interval; none (NaN) from one run or equal ones.
 
     >>> [round(v, 2) for v in mean_interval([1.0, 2.0, 3.0])]
     [2.0, -0.48, 4.48]
     """
     found = np.asarray(values, dtype=np.float64)
     n, mean = len(found), float(found.mean())
-    if n < 2:
+    if n < 2 or np.ptp(found) == 0:
         return mean, float("nan"), float("nan")
-    half = float(stdtrit(n - 1, 0.5 + level / 2)) * float(found.std(ddof=1)) / np.sqrt(n)
+    half = float(stdtrit(n - 1, 0.5 + level / 2)) * float(found.std(ddof=1)) / n**0.5
     return mean, mean - half, mean + half
 
 

@@ -75,3 +75,12 @@ def test_peaks_that_cannot_be_held_out() -> None:
         held_out_peak([[0.1, 0.2], [0.1, 0.3]], across="models")
     with pytest.raises(InputError, match="steps must have 2"):
         held_out_peak([[0.1, 0.2], [0.1, 0.3]], steps=[1])
+
+
+def test_runs_that_are_all_equal_give_no_interval():
+    """A peak at the last step loses exactly nothing in every run, which is no certainty."""
+    found = held_out_peak([[0.0, 0.1], [0.0, 0.3], [0.0, 0.2], [0.0, 0.4]])
+    for one in (found.start, found.lost):
+        assert one.value == 0.0
+        assert np.isnan([one.low, one.high]).all()
+    assert found.peak.low < found.peak.value < found.peak.high

@@ -228,7 +228,9 @@ def test_trajectories_have_intervals_and_twins_are_judged_by_others(reduced, nam
     assert (found["low"] < found["high"]).all()
     steps = along.by_step(found)
     assert set(steps["runs"]) <= {2, 4}
-    assert ((steps["low"] < steps["effective"]) & (steps["effective"] < steps["high"])).all()
+    around = (steps["low"] < steps["effective"]) & (steps["effective"] < steps["high"])
+    assert (around | steps["low"].is_nan()).all()
+    assert around.any()
     ends = along.gained_and_lost(bed, "digits-to-usps", found)
     assert len(ends) == outside["run"].n_unique()
     for row in ends.iter_rows(named=True):

@@ -150,9 +150,10 @@ def held_out_peak(
     is read there in the other half; then the halves change places, and the two means are averaged.
     ``across`` says what the K rows are. ``runs``: the interval is ± t·s√(1/n₁ + 1/n₂)/2, s the
     spread of runs about their half's mean, K − 2 degrees of freedom (from two runs the spread of
-    these, with 1). ``images``: ρ on two halves of the test images, with ``errors`` (2, steps) its
-    standard errors there: ± z·√(e₁² + e₂²)/2. (Leaving out one run at a time is unbiased too, but
-    its runs all choose the same step for the same noise: 84 % are covered with five runs.)
+    these, with 1; no interval, NaN, where all are equal). ``images``: ρ on two halves of the test
+    images, with ``errors`` (2, steps) its standard errors there: ± z·√(e₁² + e₂²)/2. (Leaving out
+    one run at a time is unbiased too, but its runs all choose the same step for the same noise:
+    84 % are covered with five runs.)
 
     >>> found = held_out_peak([[0.0, 0.3, 0.1], [0.0, 0.2, 0.1], [0.1, 0.1, 0.0], [0.0, 0.4, 0.1]])
     >>> round(found.peak.value, 3), found.chosen, found.rule
@@ -187,7 +188,7 @@ def held_out_peak(
             dof = max(k - 2, 1)
             variance = float((off**2).sum()) / dof * float((1 / sizes).sum()) / 4
             wide = float(stdtrit(dof, 0.5 + check_level(level) / 2))
-        end = wide * variance**0.5
+        end = wide * variance**0.5 if variance > 0 else float("nan")
         return AlongTraining(value=centre, low=centre - end, high=centre + end)
 
     first, last = np.zeros(k, np.int64), np.full(k, many - 1)
