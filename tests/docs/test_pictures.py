@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+import numpy as np
+from PIL import Image, ImageColor
+
 from tools import screenshots
 
 ROOT = Path(__file__).parents[2]
@@ -45,3 +48,16 @@ def test_every_figure_of_the_papers_is_named():
         paper = part.partition(":")[0]
         numbers = set(re.findall(r"\bS?\d+\b", part.replace("Figure", " Figure ")))
         assert set(FIGURES.get(paper, "").split()) <= numbers, paper
+
+
+def test_few_colours_keep_those_of_kinds_of_models(tmp_path):
+    """Some pixels of each of many colours: a palette by frequency alone would change them."""
+    wanted = ["#0072B2", "#BE8300", "#009E73", "#CC79A7", "#D55E00"]
+    picture = Image.linear_gradient("L").resize((600, 400)).convert("RGB")
+    for at, colour in enumerate(wanted):
+        picture.paste(colour, (10 + 20 * at, 10, 14 + 20 * at, 14))
+    screenshots.shrink(picture, tmp_path / "a.png")
+    kept = Image.open(tmp_path / "a.png").convert("RGB")
+    for at, colour in enumerate(wanted):
+        found = np.array(kept.getpixel((11 + 20 * at, 11)), dtype=int)
+        assert np.abs(found - ImageColor.getrgb(colour)).max() <= 8

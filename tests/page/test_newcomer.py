@@ -107,3 +107,47 @@ def test_columns_are_chosen_and_the_csv_has_them_all(opened: Open) -> None:
         assert abs(float(row["low"]) - want["low"]) < 1e-6
         assert row["verdict"] == want["verdict"]
     assert rows["resnet50"]["year"] == "2016"
+
+
+def test_an_authors_table_is_a_table_on_the_first_screen_too(opened: Open, tmp_path: Path) -> None:
+    """Folded, so that the form and the chart stay on it."""
+    target = tmp_path / "page.html"
+    words = ["We looked.", "| Verdict | Finding |\n|---|---|\n| holds | a <i>line</i> |"]
+    sb.report("imagenet-testbed-2020", target, shifts=["imagenet-v2"], opening=words)
+    page = opened(path=target)
+    assert "We looked." in on_screen(page)
+    assert "|" not in on_screen(page)
+    page.click("summary:has-text('Verdict')")
+    assert page.locator(".opening td").all_inner_texts() == ["holds", "a <i>line</i>"]
+
+
+def test_every_view_says_what_it_answers(opened: Open) -> None:
+    page = opened()
+    links = page.locator("nav a")
+    questions = [links.nth(k).get_attribute("title") for k in range(links.count())]
+    assert len(questions) > 10
+    assert all(question and question.endswith("?") for question in questions)
+    page = opened("view=severities")
+    assert "Which corruptions hurt, and how fast?" in on_screen(page)
+
+
+def test_a_verdict_says_on_which_side(opened: Open) -> None:
+    page = opened("view=leaderboard&shift=imagenet-v2&verdict=out+of+line")
+    rho = page.locator("#board tbody tr td:nth-child(4)").all_inner_texts()
+    chips = page.locator("#board tbody .chip").all_inner_texts()
+    assert {text[0] for text in rho} == {"+", "−"}
+    assert chips == [f"{'▲' if text[0] == '+' else '▼'} out of line" for text in rho]
+
+
+def test_names_in_the_first_chart_lie_over_no_other(opened: Open) -> None:
+    """The name of the line and ρ among them, where there is room."""
+    page = opened("place=val:0.7613,imagenet-v2:0.6321")
+    boxes = page.evaluate("document.getElementById('overview').plot.taken")
+    assert len(boxes) >= 5
+    over = [
+        (a, b)
+        for i, a in enumerate(boxes)
+        for b in boxes[:i]
+        if a[0] < b[0] + b[2] and b[0] < a[0] + a[2] and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
+    ]
+    assert over == []

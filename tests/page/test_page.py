@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import shiftbed as sb
+from shiftbed.errors import InputError
 from shiftbed.page import document
 from shiftbed.page.document import chart_json, page, plain, waiting_page
 from shiftbed.page.findings import findings
@@ -215,3 +216,12 @@ def test_patterns_of_a_table_that_does_not_say_how_many_images(tmp_path):
     assert data_of(tmp_path / "r.html")[0]["shifts"][0]["pattern"] == "increasing"
     with pytest.raises(sb.InputError, match="a shift is given as NAME=ID:OOD, got 'v2'"):
         sb.import_results(tmp_path / "t.csv", shifts="v2")
+
+
+def test_too_few_models_for_a_line_of_their_own(tmp_path):
+    table = pl.DataFrame({"model": ["mine"], "val": [0.76], "v2": [0.63]})
+    own = sb.import_results(table, shifts=["v2=val:v2"], sizes={"val": 50000, "v2": 10000})
+    with pytest.raises(InputError, match=r"at least 3, got 1; a testbed before it lends"):
+        write_report(own)
+    both = write_report(["imagenet-testbed-2020", own], tmp_path / "both.html")
+    assert len(both.frame) > 10

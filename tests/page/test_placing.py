@@ -104,6 +104,10 @@ def test_typing_is_enough_and_the_address_can_be_shared(opened: Open) -> None:
     assert shown == result.get_attribute("data-rho")
     page.fill("[data-name=place-0]", "76.13")
     assert "if it is a percentage, write 76.13 %" in page.inner_text("#place-result")
+    assert "no test set" not in page.inner_text("#place-result")
+    unknown = opened("place=nowhere:0.7").inner_text("#place-result")
+    assert "no test set “nowhere” here; those there are: ImageNet; ImageNetV2;" in unknown
+    assert unknown.strip().endswith("more.")
     page.fill("[data-name=place-0]", "fast")
     assert "expected an accuracy such as 0.7613" in page.inner_text("#place-result")
 

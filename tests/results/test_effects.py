@@ -223,6 +223,10 @@ def test_means_of_recipes_are_plain_means():
     found = recipe_means(pairs)
     assert found["data_size"].unique(maintain_order=True).to_list() == ["full", "few-shot-10"]
     assert len(found) == 2 * 2 * 2 * 2
+    sizes = ["fraction-0.03", "fraction-0.1", "full", "fraction-0.01"] * 2
+    some = recipe_means([replace(p, info=info | {"data_size": sizes}) for p in pairs])
+    order = some["data_size"].unique(maintain_order=True).to_list()
+    assert order == ["full", "fraction-0.1", "fraction-0.03", "fraction-0.01"]
     row = found.row(
         by_predicate=(pl.col("data_size") == "full")
         & (pl.col("task") == "b")

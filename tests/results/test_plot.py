@@ -118,7 +118,7 @@ def test_the_published_severity_profile() -> None:
     assert isinstance(made, Panels)
     curves = {c.name: c.y for panel in made.panels for c in panel.curves}
     rising = {name for name, y in curves.items() if (np.diff(y) > 0).any()}
-    assert rising == {"elastic_transform", "snow", "saturate"}
+    assert rising == {"elastic transform", "snow", "saturate"}
     assert all(curves[name][2] > curves[name][1] for name in rising)
 
 
@@ -145,7 +145,7 @@ def test_probes_of_the_cifar_models() -> None:
     made = chart(open_source("robustnets-2022"), "probes")
     assert isinstance(made, Heatmap)
     bed = published("robustnets-2022")
-    row, column = made.rows.index("cifar10.1"), made.columns.index("jacobian_norm")
+    row, column = made.rows.index("CIFAR-10.1"), made.columns.index("jacobian_norm")
     from scipy.special import ndtri
     from scipy.stats import linregress
 
@@ -219,7 +219,7 @@ def test_the_whole_grid() -> None:
 def test_the_other_shift_of_a_synthetic_chart() -> None:
     """taori2020, Figure 12: r = −0.05 of attacks and ImageNetV2."""
     made = chart("imagenet-testbed-2020", "synthetic", "imagenet-v2", against="avg_pgd")
-    assert made.x_title == "ρ on avg pgd (points)"
+    assert made.x_title == "ρ on mean of PGD attacks (points)"
     found = correlate(synthetic=["avg_pgd"], natural=["imagenet-v2"]).frame
     assert made.reading.startswith(f"r = {found['r'][0]:.2f} over {found['n'][0]} models")
     adversarial = chart(

@@ -1,6 +1,7 @@
 """Runs averaged with their like, and the table of runs, against numpy and scipy."""
 
 import json
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.special import expit, logit
 from scipy.stats import binned_statistic, linregress
 
 from shiftbed.errors import InputError
+from shiftbed.figures import figure_of
 from shiftbed.results.plot import chart
 from shiftbed.results.trajectories import BIASED, trajectories
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
@@ -169,6 +171,28 @@ def test_thin_bins_are_not_drawn(store):
     assert fine.kinds["largest"].null_count() == 6
     coarse = trajectories(store, bins=3)
     assert coarse.curves["runs"].min() == 2
+
+
+def test_kinds_of_models_look_as_everywhere(found):
+    """Blue is standard training in every chart, whatever comes first."""
+    one, two = found.kinds["kind"][:2]
+    called = {one: "more-data", two: "standard"}
+    kept = [
+        frame.filter(pl.col(name).is_in([one, two])).with_columns(pl.col(name).replace(called))
+        for frame, name in (
+            (found.kinds, "kind"),
+            (found.checkpoints, "kind_of_run"),
+            (found.curves, "kind"),
+        )
+    ]
+    kinds, checkpoints, curves = kept
+    chart = replace(found, kinds=kinds, checkpoints=checkpoints, curves=curves).chart()
+    assert [curve.group for curve in chart.curves[:2]] == ["more-data", "standard"]
+    assert chart.curves[1].name == "Standard training (2 runs)"
+    drawn = {line.get_label(): line.get_color() for line in figure_of(chart).axes[0].lines}
+    assert drawn["Trained on more data (2 runs)"] == "#009E73"
+    assert drawn["Standard training (2 runs)"] == "#0072B2"
+    assert drawn["the line"] == "#D55E00"
 
 
 def test_options_are_honoured(store, found):

@@ -86,6 +86,8 @@ class Reference:
     intercept: float = 0.0
     group: str = ""
     """The group of dots whose line it is, and whose colour it has; none: grey and dashed."""
+    fitted: bool = False
+    """Whether it is the line that ρ is counted from, which has the same colour in every chart."""
     opacity: float = 1.0
     band: tuple[tuple[float, float, float], ...] = ()
     """(x, low, high) in the order of x: the confidence band of a fitted line."""

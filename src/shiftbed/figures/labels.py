@@ -1,19 +1,28 @@
-"""Where the names of points go so that they cover neither each other nor the points."""
+"""Where names of points and keys go so that they cover neither each other nor what is drawn."""
 
-from typing import Any
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+
 Floats = NDArray[np.float64]
 _ANGLES = np.linspace(0.0, 2.0 * np.pi, 40, endpoint=False)
-_RADII = np.geomspace(0.8, 18.0, 24)
+_RADII = np.geomspace(0.8, 24.0, 27)
 _PASSES = 8
 # What it costs to lie over another label, over or across a leader, over one's own point, over
 # another point; to lead across a point; to be a line's height away.
-_OVER_LABEL, _OVER_LEADER, _OVER_SELF, _OVER_POINT = 1e4, 100.0, 30.0, 40.0
-_CROSSED_POINT, _DISTANCE = 0.8, 0.15
+_OVER_LABEL, _OVER_LEADER, _OVER_SELF, _OVER_POINT = 1e4, 25.0, 30.0, 100.0
+_CROSSED_POINT, _DISTANCE = 0.8, 0.5
+_LEAST = 20.0
 _ALONG = np.linspace(0.1, 0.9, 9)[:, None]
+_CORNERS: tuple[Any, ...] = ("lower right", "upper left", "lower left", "upper right")
 
 
 def place_labels(anchors: Floats, sizes: Floats, obstacles: Floats, box: Floats) -> Floats:
@@ -21,8 +30,8 @@ def place_labels(anchors: Floats, sizes: Floats, obstacles: Floats, box: Floats)
 
     Every label has places around its anchor, each with a cost of its own (``obstacles`` (P, 2)
     covered or crossed by the leader, distance). Each label in turn takes the cheapest place given
-    where the others are, until none moves. Labels stay within ``box`` (x₀, y₀, x₁, y₁). All in one
-    unit, such as pixels.
+    where the others are, until none moves; in another order if something is covered. Labels stay
+    within ``box`` (x₀, y₀, x₁, y₁). All in one unit, such as pixels.
 
     >>> box = np.array([0.0, 0.0, 100.0, 100.0])
     >>> anchors, sizes = np.array([[50.0, 50.0], [51.0, 50.0]]), np.array([[30.0, 8.0]] * 2)
@@ -38,19 +47,25 @@ def place_labels(anchors: Floats, sizes: Floats, obstacles: Floats, box: Floats)
     obstacles = np.unique(np.round(obstacles / cell), axis=0) * cell  # a crowd counts once
     places = [_places(*pair, box, unit) for pair in zip(anchors, sizes, strict=True)]
     alone = [_alone(places[i], anchors[i], sizes[i], obstacles, unit) for i in range(count)]
-    chosen = np.full((count, 2), np.nan)
-    for _ in range(_PASSES):
-        before = chosen.copy()
-        for i in range(count):
-            cost = alone[i].copy()
-            for j in range(count):
-                if j != i and np.isfinite(chosen[j, 0]):
-                    other = chosen[j], anchors[j], sizes[j]
-                    cost += _beside(places[i], anchors[i], sizes[i], *other, unit)
-            chosen[i] = places[i][np.argmin(cost)]
-        if np.array_equal(chosen, before):
-            break
-    return chosen
+    found = []
+    for keys in (np.arange(count), -np.arange(count), *anchors.T, *-anchors.T):
+        chosen, spent = np.full((count, 2), np.nan), np.full(count, np.inf)
+        for _ in range(_PASSES):
+            before = chosen.copy()
+            for i in np.argsort(keys, kind="stable"):
+                cost = alone[i].copy()
+                for j in range(count):
+                    if j != i and np.isfinite(chosen[j, 0]):
+                        other = chosen[j], anchors[j], sizes[j]
+                        cost += _beside(places[i], anchors[i], sizes[i], *other, unit)
+                best = np.argmin(cost)
+                chosen[i], spent[i] = places[i][best], cost[best]
+            if np.array_equal(chosen, before):
+                break
+        if spent.max() < _LEAST:  # nothing is covered or crossed
+            return chosen
+        found.append((spent.sum(), chosen))
+    return min(found, key=lambda one: one[0])[1]
 
 
 def rim(anchor: Floats, centre: Floats, size: Floats) -> Floats:
@@ -128,3 +143,107 @@ def shorten(name: str, line: int = 28) -> str:
     breaks = [i + 1 for i, c in enumerate(name) if c in " _-./@…"] or [len(name) // 2]
     at = min(breaks, key=lambda i: abs(i - len(name) / 2))
     return f"{name[:at].rstrip()}\n{name[at:]}"
+
+
+def settle_keys(
+    figure: "Figure", keys: "list[tuple[Axes, Callable[[int], Legend]]]", *, below: bool
+) -> None:
+    """Put each key into the corner of its axes where it covers nothing; if there is none, ``below``
+    the axes, where the figure grows by as much, or into the corner where it covers least. ``keys``
+    has the axes and what makes their legend anew in so many columns."""
+    figure.draw_without_rendering()
+    lacking = 0.0
+    for axes, remake in keys:
+        legend = axes.get_legend()
+        frame = axes.get_window_extent()
+        if legend is None or legend.get_window_extent().x0 > frame.x1 - 1.0:
+            continue  # beside the axes already
+        points, rest = _drawn_on(axes)
+        margin = 3.0 * figure.dpi / 72.0
+        cost = [_covered(axes, corner, points, rest, margin) for corner in _CORNERS]
+        best = min(range(len(_CORNERS)), key=lambda i: cost[i])
+        legend.set_loc(_CORNERS[best])
+        if below and cost[best][0]:
+            lacking = max(lacking, _put_below(axes, remake))
+    if lacking:
+        rows = {round(axes.get_window_extent().y0) for axes, _ in keys}
+        figure.set_figheight(figure.get_figheight() + len(rows) * lacking)
+        figure.draw_without_rendering()
+
+
+def _covered(
+    axes: "Axes", corner: Any, points: Floats, rest: Floats, margin: float
+) -> tuple[int, int]:
+    """How many points, and places of lesser things, a key in that corner covers."""
+    legend = axes.get_legend()
+    assert legend is not None
+    legend.set_loc(corner)
+    box = legend.get_window_extent().padded(margin)
+    return tuple(  # type: ignore[return-value]
+        int(((found > box.min) & (found < box.max)).all(axis=1).sum()) for found in (points, rest)
+    )
+
+
+def _put_below(axes: "Axes", remake: "Callable[[int], Legend]") -> float:
+    """The key under the axes, as wide as they are; how many inches high it is."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure: Any = axes.figure
+    old: Any = axes.get_legend()
+    old.remove()
+    figure.draw_without_rendering()
+    frame, whole = axes.get_window_extent(), axes.get_tightbbox()
+    assert whole is not None
+    down = (whole.y0 - frame.y0) / figure.dpi - 0.04
+    left = (whole.x0 - frame.x0) / figure.dpi
+    for columns in (3, 2, 1):
+        legend = remake(columns)
+        if legend.get_window_extent().width <= whole.width or columns == 1:
+            break
+    legend.set_loc("upper left")
+    moved = axes.transAxes + ScaledTranslation(left, down, figure.dpi_scale_trans)
+    legend.set_bbox_to_anchor((0.0, 0.0), moved)
+    return float(legend.get_window_extent().height / figure.dpi)
+
+
+def _drawn_on(axes: "Axes") -> tuple[Floats, Floats]:
+    """Places in pixels of what a key must not cover (points, curves, bars, names), and of what it
+    better does not (error bars, dashed lines)."""
+    from matplotlib.collections import LineCollection, PathCollection
+
+    frame, points, rest = axes.get_window_extent(), [np.empty((0, 2))], [np.empty((0, 2))]
+    step = axes.figure.dpi / 20.0
+    for marks in axes.collections:
+        if isinstance(marks, PathCollection):
+            points.append(axes.transData.transform(np.ma.getdata(marks.get_offsets())))
+        elif isinstance(marks, LineCollection):
+            rest += [_dense(axes.transData.transform(s), step) for s in marks.get_segments()]
+    for line in axes.lines:
+        places = _dense(line.get_transform().transform(line.get_xydata()), step)
+        (points if line.get_linestyle() == "-" else rest).append(places)
+    for patch in axes.patches:
+        points.append(_filling(patch.get_window_extent(), step))
+    for text in axes.texts:
+        points.append(_filling(text.get_window_extent(), step))
+    within = [np.vstack(found) for found in (points, rest)]
+    low, high = np.array(frame.min), np.array(frame.max)
+    clipped = [found[((found >= low) & (found <= high)).all(axis=1)] for found in within]
+    return clipped[0], clipped[1]
+
+
+def _dense(way: Floats, step: float) -> Floats:
+    """Places along a broken line, about a step apart."""
+    way = np.asarray(way, dtype=np.float64).reshape(-1, 2)
+    way = way[np.isfinite(way).all(axis=1)]
+    parts = [way[:1]]
+    for a, b in pairwise(way):
+        count = int(min(np.hypot(*(b - a)) / step, 500.0)) + 2
+        parts.append(a + np.linspace(0.0, 1.0, count)[:, None] * (b - a))
+    return np.vstack(parts)
+
+
+def _filling(box: Any, step: float) -> Floats:
+    """Places all over a box, such as a bar's."""
+    across = np.arange(box.x0, box.x1 + step, step).clip(max=box.x1)
+    up = np.arange(box.y0, box.y1 + step, step).clip(max=box.y1)
+    return np.stack(np.meshgrid(across, up), axis=-1).reshape(-1, 2)

@@ -1,6 +1,8 @@
 """Scatters and planes drawn with matplotlib."""
 
 import textwrap
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,14 +15,17 @@ from shiftbed.figures.palette import LINE, OWN, styles, trend_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.legend import Legend
 
 GREY = "#555555"
 _CROSS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
 
 
-def draw_scatter(axes: "Axes", scatter: Scatter, *, beside: bool | None) -> None:
+def draw_scatter(
+    axes: "Axes", scatter: Scatter, *, beside: bool | None
+) -> "Callable[[int], Legend]":
     """Everything but the names of models; the legend is put ``beside`` the axes, or into them, or
-    (None) left out."""
+    (None) left out. Returns what makes the legend anew in so many columns."""
     x, y = scatter.x_axis, scatter.y_axis
     axes.set_xlim(x.low, x.high)
     axes.set_ylim(y.low, y.high)
@@ -42,6 +47,7 @@ def draw_scatter(axes: "Axes", scatter: Scatter, *, beside: bool | None) -> None
     _points(axes, scatter, small=beside is None)
     if beside is not None:
         _legend(axes, scatter, beside)
+    return partial(_legend, axes, scatter, False)
 
 
 def draw_plane(axes: "Axes", plane: Plane) -> None:
@@ -82,8 +88,13 @@ def draw_plane(axes: "Axes", plane: Plane) -> None:
         getattr(space, f"set_{name}lim")(axis.low, axis.high)
         getattr(space, f"set_{name}ticks")(axis.at(ticks), [percent(tick) for tick in ticks])
         title = axis.title.partition(", top-1")[0]
-        getattr(space, f"set_{name}label")(wrap(title, 24), parse_math=False)
+        pad = {"x": 5.0, "y": 10.0, "z": 1.0}[name]
+        getattr(space, f"set_{name}label")(wrap(title, 24), parse_math=False, labelpad=pad)
+        getattr(space, f"{name}axis").set_tick_params(pad=0.0)
+    space.zaxis.set_rotate_label(False)
+    space.zaxis.label.set_rotation(90.0)
     space.view_init(elev=18, azim=-125)
+    space.set_box_aspect(None, zoom=0.86)  # room for the titles
     look: Any = {"frameon": False, "fontsize": 6.5, "ncols": 2, "columnspacing": 1.0}
     legend = space.legend(loc="upper left", **look)
     for text in legend.get_texts():
@@ -157,7 +168,7 @@ def _points(axes: "Axes", scatter: Scatter, *, small: bool = False) -> None:
             )
 
 
-def _legend(axes: "Axes", scatter: Scatter, beside: bool) -> None:
+def _legend(axes: "Axes", scatter: Scatter, beside: bool, columns: int = 1) -> "Legend":
     """What is what, beside the axes or where they have room."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -197,22 +208,23 @@ def _legend(axes: "Axes", scatter: Scatter, beside: bool) -> None:
         labelspacing=0.8 if beside else 0.35,
         handlelength=1.6,
         handletextpad=0.6,
+        columnspacing=1.0,
+        ncols=columns,
     )
     for text in legend.get_texts():
         text.set_parse_math(False)
+    return legend
 
 
 def write_names(axes: "Axes", scatter: Scatter) -> None:
     """Names of the labelled models, clear of each other, of points, lines and the legend.
 
-    The legend, if it is in the axes, goes to the emptiest corner before. Places depend on the size
-    of the axes, which must be final.
+    Places depend on the size of the axes, which must be final.
     """
     to_pixels, to_axes = axes.transData.transform, axes.transAxes.inverted().transform
     x, y = scatter.x_axis, scatter.y_axis
     points = np.column_stack([x.within(scatter.x), y.within(scatter.y)])
     along = [np.column_stack([x.at(t.x), y.at(t.predicted)])[::4] for t in scatter.trends]
-    key = _clear(axes, to_pixels(points))
     rows = np.flatnonzero(scatter.labelled)
     if not len(rows):
         return
@@ -220,15 +232,13 @@ def write_names(axes: "Axes", scatter: Scatter) -> None:
     names = [shorten(called[i]) for i in rows]
     look: Any = {"fontsize": 6.0, "parse_math": False, "ha": "center", "va": "center"}
     look |= {"linespacing": 1.0, "multialignment": "left"}
-    sizes = []
-    for name in names:
-        text = axes.text(0.5, 0.5, name, **look)
-        sizes.append(text.get_window_extent().size)
-        text.remove()
-    size, anchors, inside = np.array(sizes), to_pixels(points[rows]), axes.get_window_extent()
-    stars = to_pixels(points[scatter.highlighted])[:, None] + 8.0 * _CROSS
-    obstacles = np.vstack([to_pixels(np.vstack([points, *along])), stars.reshape(-1, 2), key])
-    box = np.array(inside.extents) + np.array([4.0, 2.0, -2.0, -2.0])
+    dot = axes.figure.dpi / 72.0
+    size = np.array([_extent(name, look["fontsize"]) for name in names]) * dot
+    anchors, inside = to_pixels(points[rows]), axes.get_window_extent()
+    stars = to_pixels(points[scatter.highlighted])[:, None] + 6.0 * dot * _CROSS
+    lines = to_pixels(np.vstack([points, *along]))
+    obstacles = np.vstack([lines, stars.reshape(-1, 2), _key(axes)])
+    box = np.array(inside.extents) + dot * np.array([2.0, 1.5, -1.5, -1.5])
     centres = place_labels(anchors, size, obstacles, box)
     starts = (rim(anchors, centres, size) - centres) / size + 0.5
     leader = {"arrowstyle": "-", "linewidth": 0.5, "color": GREY, "shrinkA": 0, "shrinkB": 2.5}
@@ -248,20 +258,21 @@ def write_names(axes: "Axes", scatter: Scatter) -> None:
         )
 
 
-def _clear(axes: "Axes", points: Floats) -> Floats:
-    """Move a legend within the axes to the corner with the fewest points; its area as places."""
+def _extent(text: str, size: float) -> tuple[float, float]:
+    """Width and height in points, whatever the resolution, which bends letters by a few percent."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    lines = text.split("\n")
+    paths = [TextPath((0, 0), line, prop=FontProperties(size=size), usetex=False) for line in lines]
+    return 1.05 * max(path.get_extents().width for path in paths), 1.2 * size * len(lines)
+
+
+def _key(axes: "Axes") -> Floats:
+    """The area of the legend, as places that names keep clear of."""
     legend = axes.get_legend()
-    if legend is None or legend.get_window_extent().x1 > axes.get_window_extent().x1:
+    if legend is None:
         return np.empty((0, 2))
-
-    corners: Any = ("lower right", "upper left", "lower left", "upper right")
-
-    def covered(corner: Any) -> int:
-        legend.set_loc(corner)
-        box = legend.get_window_extent()
-        return int(((points > box.min) & (points < box.max)).all(axis=1).sum())
-
-    legend.set_loc(min(corners, key=covered))
     box = legend.get_window_extent()
     step = axes.figure.dpi / 12.0
     across, up = np.arange(box.x0, box.x1, step), np.arange(box.y0, box.y1, step)

@@ -19,6 +19,7 @@ from shiftbed.places import shown_place
 from shiftbed.reading.files import read_text
 from shiftbed.records import Shift
 from shiftbed.results.caveats import doubts
+from shiftbed.results.charts.scatter import FEWEST
 from shiftbed.results.plot import NotDrawn, Source, View, gallery, open_source
 from shiftbed.store import PredictionStore
 from shiftbed.testbed import PUBLISHED
@@ -92,7 +93,13 @@ def report(
     given: Sequence[Any] = [sources] if alone else list(sources)  # type: ignore[arg-type]
     opened = [open_source(one) for one in given]
     source = opened[0] if len(opened) == 1 else _together(opened)
-    found = findings(source, shifts, fdr=fdr, on_boundary=on_boundary)
+    try:
+        found = findings(source, shifts, fdr=fdr, on_boundary=on_boundary)
+    except InputError as error:
+        if len(opened[0].testbed.models) >= FEWEST:
+            raise
+        advice = f"a testbed before it lends its lines: imagenet-testbed-2020 {opened[0].name}"
+        raise InputError(f"{error}; {advice}") from None
     own = tuple(Finding(level="opening", text=text) for text in _paragraphs(opening))
     found = replace(found, told=(*own, *found.told))
     views, missing = gallery(source)

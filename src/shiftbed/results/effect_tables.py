@@ -25,6 +25,7 @@ from shiftbed.display import between, counted, number, percent, records
 from shiftbed.errors import InputError, unknown
 from shiftbed.results.pairs.averages import UNITS, Averaged, by_group, frame_of
 from shiftbed.results.pairs.networks import CHOICES
+from shiftbed.testbed.labels import natural
 
 Floats = NDArray[np.float64]
 ALPHA = 0.05
@@ -250,7 +251,7 @@ def recipe_means(pairs: Sequence[PairTable], *, column: str = "tune") -> pl.Data
         {"data_size": size, "task": task, "where": where, column: value}
         | {"accuracy": float(np.mean(some)), "standard_error": _standard_error(np.array(some))}
         | {"networks": len(some), "note": "no standard error from one network" * (len(some) == 1)}
-        for size, cells in sorted(sizes.items(), key=lambda one: one[0] != "full")
+        for size, cells in sorted(sizes.items(), key=lambda one: natural(one[0]), reverse=True)
         for (task, where, value), some in sorted(cells.items())
     ]
     return frame_of(rows)

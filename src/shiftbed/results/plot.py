@@ -339,7 +339,8 @@ def _similarity(source: Source, shift: Shift | None, draw: str | None = None) ->
     names = [source.testbed.model_names[i] for i in rows]
     found = similarity(results.right[rows])
     panels = (dominance_map(names, found), dominance_against_difference(names, found))
-    return Panels(title=f"Similarity of models on {setting}", panels=panels)
+    title = f"Similarity of models on {source.testbed.title_of(setting)}"
+    return Panels(title=title, panels=panels)
 
 
 def _reliability(source: Source, shift: Shift | None) -> Chart:
@@ -347,7 +348,12 @@ def _reliability(source: Source, shift: Shift | None) -> Chart:
         raise InputError("reliability needs predictions per image with probabilities: a store")
     wanted = _usual(source, shift) if source.testbed.shifts else None
     settings = [wanted.source[0], wanted.target] if wanted else [source.testbed.settings[0]]
-    panels = tuple(reliability_diagram(source.store, setting) for setting in settings)
+    bed = source.testbed
+    names = dict(zip(bed.models["model"].to_list(), bed.model_names, strict=True))
+    panels = tuple(
+        reliability_diagram(source.store, setting, bed.title_of(setting), names)
+        for setting in settings
+    )
     return Panels(title="Reliability", panels=panels)
 
 
@@ -360,7 +366,8 @@ def _multiples(source: Source) -> Chart:
             made, r2 = scatter(bed, shift, label=0), source.line(shift).r2
         except InputError:
             continue
-        panels.append(replace(made, title=f"{bed.title_of(shift.target)}, R² {r2:.2f}"))
+        said = f"R²\N{NO-BREAK SPACE}{r2:.{3 if r2 > 0.99 else 2}f}"
+        panels.append(replace(made, title=f"{bed.title_of(shift.target)}, {said}"))
     title = f"{source.name}: OOD over ID accuracy"
     if not panels:
         return replace(source.patterns.chart(), title=title)

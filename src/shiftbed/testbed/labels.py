@@ -105,7 +105,7 @@ def label_parts(row: Mapping[str, Any]) -> tuple[str, str]:
     step = f"step {made['step']}" if made["step"] else ""
     if given("called"):
         return str(row["called"]), step
-    data = " ".join(filter(None, [_data(given("training_data")), _size(given("data_size"))]))
+    data = " ".join(filter(None, [_data(given("training_data")), size_title(given("data_size"))]))
     if given("mix") is not None:
         data = _mix(str(row["mix"])) or f"{data} mix {row['mix']}"
     parts = [made["architecture"], data, given("augmentation"), given("objective", "cross-entropy")]
@@ -133,7 +133,17 @@ def _mix(shares: str) -> str:
     return " + ".join(f"{title(one[1])} {100 * float(one[2]):g} %" for one in found if one)
 
 
-def _size(size: str | None) -> str:
+def natural(name: Any) -> list[tuple[float, str]]:
+    """What to sort names by, so that numbers in them count as numbers.
+
+    >>> sorted(["full", "fraction-0.1", "fraction-0.03"], key=natural)
+    ['fraction-0.03', 'fraction-0.1', 'full']
+    """
+    parts = re.split(r"(\d+(?:\.\d+)?)", str(name))
+    return [(float(p), "") if i % 2 else (-1.0, p) for i, p in enumerate(parts)]
+
+
+def size_title(size: str | None) -> str:
     """``fraction-0.1`` is 10 %, the whole set needs no words."""
     if size is None or size == "full":
         return ""

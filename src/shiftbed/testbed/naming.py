@@ -78,13 +78,23 @@ def title_of(bed: "Testbed", setting: str) -> str:
         where = ", on disk" if what.on_disk else ""
         return f"{_title(record.test_set)}, {name}{where}"
     if record is not None and record.mean_of and record.clean is not None:
-        name = setting.removeprefix(f"{record.clean.id}+").removesuffix("@disk").replace("_", " ")
+        name = _mean(setting.removeprefix(f"{record.clean.id}+").removesuffix("@disk"))
         where = ", on disk" if setting.endswith("@disk") else ""
         return f"{_title(record.test_set)}, {name}{where}"
     titles = [
         s.title for s in bed.shifts if s.target == setting and _words(setting) in _words(s.title)
     ]
-    return titles[0] if titles else setting
+    return _mean(titles[0]) if titles else setting
+
+
+def _mean(name: str) -> str:
+    """
+    >>> _mean("avg_pgd"), _mean("avg_5_corruptions"), _mean("fog")
+    ('mean of PGD attacks', 'mean of 5 corruptions', 'fog')
+    """
+    words = name.replace("_", " ")
+    what = words.removeprefix("avg ").replace("pgd", "PGD attacks")
+    return f"mean of {what}" if words.startswith("avg ") else words
 
 
 def _words(name: str) -> str:

@@ -37,6 +37,8 @@ def test_groups_are_rows(study):
     frame = tables.by_group(study, "task")
     chart = charts.group_heatmap(frame, "task", title="t")
     assert chart.rows == ("a", "b", "c")
+    backwards = charts.group_heatmap(frame.reverse(), "task", title="t")
+    assert backwards.rows == ("a", "b", "c")
     expected = frame.filter(task="b", metric="id:ece")["r"][0]
     assert chart.values[1, chart.columns.index("id:ece")] == expected
 

@@ -58,7 +58,7 @@ function heatmapChart(host, chart, id) {
 /** Reference lines y = slope·x + intercept; slope null is a vertical line at the intercept. */
 function references(c, plot, lines, styles = new Map()) {
   for (const line of lines) {
-    const [colour] = styles.get(line.group) ?? [];
+    const [colour] = styles.get(line.group) ?? (line.fitted ? [lineColour()] : []);
     const upright = line.slope === null;
     const xs = upright ? [line.intercept, line.intercept] : [plot.x.low, plot.x.high];
     const ys = upright ? [plot.y.low, plot.y.high] : xs.map((x) => line.slope * x + line.intercept);

@@ -13,7 +13,7 @@ function boardColumns(shift) {
     OOD: { value: (i) => accuracy(shift.target, i), show: percent, number: true, title: `Accuracy on ${titleOf(shift.target)}` },
     ρ: { value: (i) => r.effective[i], show: points, number: true, title: "Effective robustness, in points" },
     interval: { value: (i) => r.effective[i], cell: (i) => bar(shift, i), title: "ρ with its 95 % interval; the vertical line is 0" },
-    verdict: { value: (i) => r.verdict[i], cell: (i) => make("td", {}, chip(r.verdict[i]), " ", make("span", { class: "small" }, reasonOf(shift, i))), title: "Verdict and its reason" },
+    verdict: { value: (i) => r.verdict[i], cell: (i) => make("td", { class: "verdict" }, chip(r.verdict[i], r.effective[i]), " ", make("span", { class: "small" }, reasonOf(shift, i))), title: "Verdict and its reason" },
     q: { value: (i) => r.q_value[i], show: (v) => (v < 1e-4 ? "<0.0001" : number(v)), number: true, title: "False discovery rate at which the model is out of line" },
   };
   for (const [name, values] of Object.entries(DATA.models.columns)) {
@@ -30,9 +30,9 @@ function reasonOf(shift, i) {
   const r = shift.robustness;
   const doubts = [shift.reason ? "line not trusted" : "", r.artefact[i] ?? "", r.extrapolated[i] ? "extrapolated" : ""].filter(Boolean);
   if (doubts.length) return doubts.join("; ");
-  const q = `q ${r.q_value[i] < 1e-4 ? "< 0.0001" : `= ${short(r.q_value[i])}`}`;
+  const q = `q ${chance(Number(r.q_value[i].toPrecision(2)))}`;
   if (r.verdict[i] === "out of line") return q;
-  return r.verdict[i]?.startsWith("off") ? `off the line, but not unusual: ${q}` : "";
+  return r.verdict[i]?.startsWith("off") ? `off the line, ${q}` : "";
 }
 
 /** ρ as a dot on its interval. */
@@ -50,7 +50,8 @@ function bar(shift, i) {
     span.style.width = `${(100 * (r.high[i] - r.low[i])) / (high - low || 1)}%`;
     track.append(span);
   }
-  const dot = make("span", { class: r.verdict[i] === "out of line" ? "dot dot-out" : "dot" });
+  const out = r.verdict[i] === "out of line";
+  const dot = make("span", { class: !out ? "dot" : r.effective[i] < 0 ? "dot dot-below" : "dot dot-out" });
   dot.style.left = at(r.effective[i]);
   track.append(dot);
   return make("td", {}, track);

@@ -122,7 +122,7 @@ const AROUND = [[1, 0], [-1, 0], [0.7, -0.7], [-0.7, -0.7], [0.7, 0.7], [-0.7, 0
 function placeLabels(c, plot, items) {
   c.font = FONT;
   c.textBaseline = "middle";
-  const taken = [...(plot.taken ?? [])];
+  const { taken } = plot;
   const points_ = plot.placed ?? [];
   for (const [name, at, up] of items) {
     const [x, y] = [plot.px(at), plot.py(up)];

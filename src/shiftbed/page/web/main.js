@@ -186,8 +186,19 @@ window.addEventListener("hashchange", () => {
   render();
 });
 
+const QUESTIONS = {
+  trajectories: "How does ρ change along training?",
+  severities: "Which corruptions hurt, and how fast?",
+  similarity: "Do models make the same mistakes?",
+  predictiveness: "Which metric predicts which?",
+  factors: "Which metrics measure the same thing?",
+  patterns: "What does each scatter look like?",
+  reliability: "Are models as often right as they are confident?",
+  probes: "What else about a model predicts accuracy under shift?",
+};
+
 for (const chart of DATA.charts) {
-  views.set(chart.id, { title: chart.title, group: "Diagnose", question: chart.question, show: (host) => chartView(host, chart) });
+  views.set(chart.id, { title: chart.title, group: "Diagnose", question: QUESTIONS[chart.id], show: (host) => chartView(host, chart) });
 }
 state = readState();
 render();

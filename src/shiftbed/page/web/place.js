@@ -110,6 +110,12 @@ function readTable(text) {
 
 // --- which lines, and what they say ---------------------------------------------------------------
 
+/** Titles of the first test sets, and how many more there are. */
+function someSets(most = 6) {
+  const all = [...new Set(LINES.flatMap((l) => [l.source, l.target]).map(titleOf))];
+  return all.slice(0, most).join("; ") + (all.length > most ? ` and ${all.length - most} more` : "");
+}
+
 /** {placed, wrong}: the model on every line that its accuracies allow, and what is wrong with them. */
 function placeModel(model) {
   const given = new Map();
@@ -117,7 +123,7 @@ function placeModel(model) {
   for (const [name, text] of model.entries) {
     const setting = findSetting(name);
     const read = readAccuracy(text);
-    if (setting === null) wrong.push(`no test set “${name}” here: ${[...new Set(LINES.flatMap((l) => [l.source, l.target]))].slice(0, 8).map((s) => DATA.settings[s]).join(", ")}, …`);
+    if (setting === null) wrong.push(`no test set “${name}” here; those there are: ${someSets()}`);
     else if (read.wrong) text.trim() && wrong.push(`${titleOf(setting)}: ${read.wrong}`);
     else if (given.has(setting)) wrong.push(`${titleOf(setting)} is given twice`);
     else given.set(setting, read);
@@ -173,7 +179,15 @@ function nearestModels(one, most = 5) {
     .map(({ i }) => ({ i, rho: placeOn(one.line, accuracy(source, i), accuracy(target, i)).rho }));
 }
 
-const chip = (verdict) => make("span", { class: `chip chip-${CHIPS[verdict] ?? "off"}` }, VERDICT_WORDS[verdict] ?? verdict ?? "–");
+/** A verdict as a word; of models out of line it says on which side. */
+function chip(verdict, rho) {
+  const out = verdict === "out of line";
+  const side = !out ? "" : rho > 0 ? "▲ " : "▼ ";
+  return make("span", { class: `chip chip-${out && rho < 0 ? "below" : CHIPS[verdict] ?? "off"}` }, side, VERDICT_WORDS[verdict] ?? verdict ?? "–");
+}
+
+/** A probability after its name: "= 0.0715" or "< 0.0001". */
+const chance = (p) => (p < 1e-4 ? "<\u00a00.0001" : `=\u00a0${short(p)}`);
 
 function placedCard(one, several) {
   const { line } = one;
@@ -182,7 +196,7 @@ function placedCard(one, several) {
   return make(
     "article",
     { class: "placed", "data-shift": line.shift, "data-rho": one.rho, "data-low": one.low, "data-high": one.high, "data-verdict": one.verdict, "data-p": one.p, "data-q": one.q },
-    make("h3", {}, several ? `${one.model.name} on ` : null, make("button", { type: "button", class: "link", onclick: show }, titleOf(line.target)), " ", chip(one.verdict)),
+    make("h3", {}, several ? `${one.model.name} on ` : null, make("button", { type: "button", class: "link", onclick: show }, titleOf(line.target)), " ", chip(one.verdict, one.rho)),
     make("p", { class: "answer" }, plainSentence(one)),
     make(
       "p",
@@ -190,7 +204,7 @@ function placedCard(one, several) {
       term("rho", "ρ"),
       ` = ${points(one.rho)} points`,
       known(one.low) ? [", ", around, term("interval", "interval"), ` ${points(one.low)} … ${points(one.high)}`] : null,
-      `; ${percent(one.y)} where the line predicts ${percent(one.predicted)}; p = ${short(one.p)}, q = ${short(one.q)}.`,
+      `; ${percent(one.y)} where the line predicts ${percent(one.predicted)}; p ${chance(one.p)}, q ${chance(one.q)}.`,
     ),
     one.caveats.length ? make("ul", { class: "caveats small" }, one.caveats.map((text) => make("li", {}, text))) : null,
     commandOf(one),

@@ -64,6 +64,7 @@ class Canvas {
     c.scale(ratio, ratio);
     c.font = FONT;
     c.lineJoin = "round";
+    this.taken = []; // boxes of text that names keep clear of
     this.paint(c, width, height);
   }
 

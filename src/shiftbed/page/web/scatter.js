@@ -138,7 +138,7 @@ function figures(node, lines, fit) {
 function reading(rows, fit) {
   const open = rows.filter((i) => !fit.models?.has(i)).length;
   return (
-    `Dashed: y = x. Filled models are in the fit (${fit.n}), open ones are not (${open}). ` +
+    `Dashed: y = x. Filled models are in the fit (${many(fit.n)}), open ones are not (${many(open)}). ` +
     "The band is the line's 95 % confidence band (Student t over models). Bars are 95 % Clopper–Pearson intervals. " +
     "Point at a model for all that is known of it, click or press Enter to pin it; drag to zoom, double-click to zoom out."
   );
@@ -249,7 +249,7 @@ const keepFilters = (kept) => update({ filter: Object.keys(kept).length ? JSON.s
 /** Ticks per column with few values, a range per numeric column, a text for the rest. Made when open. */
 function filterControls() {
   const count = shownModels().length;
-  const details = make("details", { class: "filters", open: state.filter !== "" || state.filtering === "open" }, make("summary", { "data-name": "filters" }, `Filter models (${count} of ${COUNT} shown)`));
+  const details = make("details", { class: "filters", open: state.filter !== "" || state.filtering === "open" }, make("summary", { "data-name": "filters" }, `Filter models (${many(count)} of ${many(COUNT)} shown)`));
   const build = () => {
     if (details.childElementCount > 1 || !details.open) return;
     const now = filters();

@@ -61,7 +61,8 @@ function startView(host) {
       )
     : null;
   const own = DATA.findings.filter((f) => f.level === "opening");
-  fill(host, own.map((f) => make("p", { class: "finding" }, f.text)), make("div", { class: "first" }, ask, picture), cards());
+  const told = own.map((f) => (f.table ? make("details", { class: "notes" }, make("summary", {}, `${f.table[0][0]}: ${f.table.length - 1} rows`), openingOf(f)) : openingOf(f)));
+  fill(host, told, make("div", { class: "first" }, ask, picture), cards());
   show();
 }
 
@@ -111,7 +112,6 @@ function overview(host, shift, placed) {
         if (!fit.reason) drawLines(c, p, fit, x, { scale: "logit", band: false });
       },
       over: (c, p) => {
-        p.taken = [];
         if (!fit.reason && gap >= 0) drawGap(c, p, at[gap], up[gap], fit, x, y, gap < rows.length ? shift.robustness.effective[rows[gap]] : mine[0].rho);
       },
       labels: (c, p) => {
@@ -159,45 +159,71 @@ function drawGap(c, plot, at, up, fit, x, y, rho) {
   const text = `ρ = ${points(rho, 1)} points`;
   c.font = `bold ${FONT}`;
   c.textBaseline = "middle";
+  const wide = c.measureText(text).width;
   const tight = Math.abs(foot - head) < 40;
-  const side = px > plot.left + plot.wide * 0.75 ? -1 : 1;
-  const [tx, ty] = tight ? [px + 28 * side, Math.max(foot, head) + 44] : [px + 8 * side, (foot + head) / 2];
+  const middle = (foot + head) / 2;
+  const places = tight
+    ? [44, 70, 100].flatMap((far) => [[0.5, 1], [-0.5, 1], [0.5, -1], [-0.5, -1]].map(([dx, dy]) => [px + far * dx, (dy > 0 ? Math.max(foot, head) : Math.min(foot, head)) + far * dy, dx]))
+    : [0.5, 0.35, 0.65, 0.2].flatMap((share) => [1, -1].map((side) => [px + 8 * side, foot + share * (head - foot), side]));
+  const [tx, ty, side] = emptiest(plot, places.map(([x, y, to]) => [x, y, to, [to > 0 ? x : x - wide, y - 8, wide, 16]]));
   if (tight) {
     c.lineWidth = 1;
     c.beginPath();
-    c.moveTo(px + 2 * side, (foot + head) / 2);
-    c.lineTo(tx - 3 * side, ty - 4);
+    c.moveTo(px + 2 * Math.sign(side), middle);
+    c.lineTo(tx - 3 * Math.sign(side), ty + (ty > middle ? -4 : 4));
     c.stroke();
   }
   halo(c, text, tx, ty, side > 0 ? "left" : "right");
-  const wide = c.measureText(text).width;
-  plot.taken.push([side > 0 ? tx : tx - wide, ty - 8, wide, 16], [px - 3, Math.min(foot, head), 6, Math.abs(foot - head)]);
+  // Room above and below, so that no name seems to belong to it.
+  plot.taken.push([side > 0 ? tx : tx - wide, ty - 20, wide, 40], [px - 3, Math.min(foot, head), 6, Math.abs(foot - head)]);
   c.font = FONT;
+}
+
+/** The first of the places whose box [left, top, width, height], the last of each, covers fewest points inside the frame. */
+function emptiest(plot, places) {
+  const inside = ([left, top, wide, high]) => left > plot.left && left + wide < plot.left + plot.wide && top > plot.top && top + high < plot.top + plot.high;
+  const cost = ([left, top, wide, high]) => plot.placed.reduce((n, [x, y]) => n + (x > left - 4 && x < left + wide + 4 && y > top - 2 && y < top + high + 2), 0);
+  const scored = places.map((place) => [cost(place.at(-1)) + (inside(place.at(-1)) ? 0 : 1e6), place]);
+  return scored.reduce((best, one) => (one[0] < best[0] ? one : best))[1];
 }
 
 const lineFor = (fit, x) => fit.lines.findLast((l) => x >= l.low) ?? fit.lines[0];
 
-/** The line's name, along it, where it is inside of the frame with some room below. */
+/** The line's name, along it, where it is inside of the frame and covers fewest points and names. */
 function nameLine(c, plot, fit, n) {
   const text = `the line: what ${n} baseline models do`;
   const half = c.measureText(text).width / 2;
-  for (const share of [0.3, 0.4, 0.5, 0.6, 0.7]) {
+  const inside = ([x, y]) => x > plot.left && x < plot.left + plot.wide && y > plot.top && y < plot.top + plot.high;
+  let best = null;
+  for (let share = 0.2; share < 0.81; share += 0.03) {
     const at = plot.x.low + share * (plot.x.high - plot.x.low);
     const line = lineFor(fit, SCALES.logit.inverse(at));
     const step = 0.02 * (plot.x.high - plot.x.low);
     const [a, b] = [at, at + step].map((z) => [plot.px(z), plot.py(line.predictZ([z]))]);
     const angle = Math.atan2(b[1] - a[1], b[0] - a[0]);
-    const ends = [-1, 1].map((side) => [a[0] + side * half * Math.cos(angle), a[1] + side * half * Math.sin(angle)]);
-    const inside = ([x, y]) => x > plot.left && x < plot.left + plot.wide && y > plot.top && y < plot.top + plot.high - 30;
-    if (!ends.every(inside)) continue;
-    c.save();
-    c.translate(a[0], a[1]);
-    c.rotate(angle);
-    c.textBaseline = "top";
-    halo(c, text, 0, 12, "center", lineColour());
-    c.restore();
-    return;
+    const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
+    for (const side of [1, -1]) {
+      const away = side > 0 ? 19 : -17; // of the middle of the letters from the line
+      const at_ = (along) => [a[0] + along * cos - away * sin, a[1] + along * sin + away * cos];
+      if (![-half, half].every((end) => inside(at_(end)))) continue;
+      const near = ([x, y]) => {
+        const [dx, dy] = [x - a[0], y - a[1]];
+        return Math.abs(dx * cos + dy * sin) < half + 4 && Math.abs(-dx * sin + dy * cos - away) < 10;
+      };
+      const points_ = plot.placed.filter(near).length;
+      const steps = Array.from({ length: 21 }, (_, k) => at_(half * (k / 10 - 1)));
+      const names = plot.taken.filter(([x, y, wide, high]) => steps.some(([u, v]) => u > x - 8 && u < x + wide + 8 && v > y - 8 && v < y + high + 8)).length;
+      const cost = points_ + 20 * names;
+      if (!best || cost < best.cost) best = { cost, at: at_(0), angle };
+    }
   }
+  if (!best) return;
+  c.save();
+  c.translate(...best.at);
+  c.rotate(best.angle);
+  c.textBaseline = "middle";
+  halo(c, text, 0, 0, "center", lineColour());
+  c.restore();
 }
 
 // --- cards ----------------------------------------------------------------------------------------

@@ -73,7 +73,8 @@ def _curve(
     mean = np.array([v.mean() if v.size else np.nan for v in finite])
     error = np.array([v.std(ddof=1) / np.sqrt(v.size) if v.size > 1 else np.nan for v in finite])
     x = np.array(at, dtype=np.float64)
-    return Curve(name=name, x=x, y=100 * mean, low=100 * (mean - error), high=100 * (mean + error))
+    low, high = 100 * (mean - error), 100 * (mean + error)
+    return Curve(name=name.replace("_", " "), x=x, y=100 * mean, low=low, high=high)
 
 
 def _panel(family: str, curves: Sequence[Curve]) -> Curves:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
 from shiftbed.figures.charts import Bars, Curve, Curves, Dots, Heatmap, Panels, Reference
+from shiftbed.testbed.labels import natural, size_title
 
 if TYPE_CHECKING:
     from shiftbed.analysis.predictors import Fit
@@ -74,12 +75,13 @@ def group_heatmap(
 ) -> Heatmap:
     """Correlations: a row per group, a column per metric (Figs. S2–S4), or two kinds of shifts."""
     groups, metrics, (values,) = _crossed(scores, by, column, ("r",))
+    order = sorted(range(len(groups)), key=lambda i: natural(groups[i]))
     return Heatmap(
         title=title,
-        rows=tuple(str(group) or "(none)" for group in groups),
+        rows=tuple(str(groups[i]) or "(none)" for i in order),
         columns=tuple(metrics),
-        values=values,
-        row_title=by,
+        values=values[order],
+        row_title=by.replace("_", " "),
         value_title=value_title,
         low=-1.0,
         high=1.0,
@@ -191,10 +193,12 @@ def mean_panels(table: pl.DataFrame, *, title: str) -> Panels:
         value, error = (np.full((len(every), len(tasks)), np.nan) for _ in found)
         at = [every.index(name) for name in some]  # the same colours in all panels
         value[at], error[at] = found[0], np.nan_to_num(found[1])
-        whole = {"full": "all data", "all": "all networks"}.get(str(size), str(size))
+        data = size_title(str(size))
+        data = f"{data} of the data" if data.endswith("%") else data
+        whole = {"": "all data", "all": "all networks"}.get(data, data)
         made.append(
             Bars(
-                title=f"{str(where).upper()}, {whole.replace('-', ' ')}",
+                title=f"{str(where).upper()}, {whole}",
                 categories=tuple(tasks),
                 series=tuple(map(str, every)),
                 values=value,

@@ -1,7 +1,7 @@
 """Charts of a testbed or store: ρ against τ, on synthetic and natural shifts;
 the grid of accuracies, probes, and reliability diagrams."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,6 +159,7 @@ def grid(testbed: Testbed, *, only: Choice = "all", all: bool = False) -> Heatma
         values=values,
         value_title="accuracy (%)",
         digits=1,
+        reading="Blank: not evaluated." if np.isnan(values).any() else "",
         notes=(f"{more} less accurate models are not drawn.",) if more else (),
         citation=testbed.citation,
     )
@@ -187,7 +188,7 @@ def probes(testbed: Testbed) -> Heatmap:
     best = np.nan_to_num(values, nan=-1.0)
     return Heatmap(
         title="R² of each probe for accuracy under shift",
-        rows=tuple(s.name for s in shifts),
+        rows=tuple(testbed.title_of(s.target) for s in shifts),
         columns=("ID accuracy", *measured),
         values=values,
         low=0.0,
@@ -215,16 +216,17 @@ def _bins(answers: Answers) -> dict[str, list[float]]:
     return {name: one[there].tolist() for name, one in columns.items()} | {"error": [found.error]}
 
 
-def _reliability_curve(
-    name: str, *, error: list[float], n: list[int], **bins: list[float]
-) -> Curve:
+def _reliability_curve(name: str, *, error: list[float], **bins: list[float]) -> Curve:
     x, y, low, high = (np.array(bins[key]) for key in ("confidence", "accuracy", "low", "high"))
-    said = f"{name} (ECE {100 * error[0]:.2f} %, n = {sum(n)})"
+    said = f"{name} (ECE {100 * error[0]:.1f} %)"
     return Curve(name=said, x=x, y=y, low=low, high=high)
 
 
-def reliability_diagram(store: PredictionStore, setting: str) -> Curves:
-    """Accuracy over confidence in ten bins, one curve per model, with 95 % intervals."""
+def reliability_diagram(
+    store: PredictionStore, setting: str, title: str, called: Mapping[str, str]
+) -> Curves:
+    """Accuracy over confidence in ten bins, one curve per model, with 95 % intervals; ``title`` is
+    the setting's, ``called`` has what to call models."""
     names = sorted(store.complete_models(setting))
     test_set = store.test_set(setting)
     curves: list[Curve] = []
@@ -242,16 +244,17 @@ def reliability_diagram(store: PredictionStore, setting: str) -> Curves:
         if len(curves) == _DIAGRAM:
             notes.append(f"{len(names) - _DIAGRAM} more models are not drawn.")
             break
-        curves.append(_reliability_curve(name, **known[name]))
+        curves.append(_reliability_curve(called.get(name, name), **known[name]))
     facts.add(fresh)
     if not curves:
         raise InputError(f"no model has probabilities on {setting!r}")
     return Curves(
-        title=f"Reliability on {setting}",
+        title=f"Reliability on {title}",
         x_title="confidence",
         y_title="accuracy",
         curves=tuple(curves),
         lines=(Reference(name="calibrated", slope=1.0),),
-        reading="Ten bins of equal width, left-closed; bands are 95 % Clopper–Pearson intervals.",
+        reading="Ten bins of equal width, left-closed; bands are 95 % Clopper–Pearson intervals; "
+        f"n = {len(test_set.labels):,} images. ECE: expected calibration error.",
         notes=tuple(notes),
     )

@@ -129,7 +129,7 @@ def made_chart(found: pl.DataFrame, source: str, target: str) -> Dots:
         y=found["effective"].to_numpy() * 100,
         y_low=found["low"].fill_null(np.nan).to_numpy() * 100,
         y_high=found["high"].fill_null(np.nan).to_numpy() * 100,
-        lines=(Reference(name="on the line"),),
+        lines=(Reference(name="the line", fitted=True),),
         notes=(f"n = {found['n_id'][0]:,} and {found['n_ood'][0]:,} images.",),
         citation="Andreassen et al. 2021, Appendix D.1",
     )

@@ -8,6 +8,7 @@ import polars as pl
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.figures.charts import Curve, Curves, Dots, Reference
+from shiftbed.figures.palette import KINDS
 
 if TYPE_CHECKING:
     from shiftbed.results.trajectories import Trajectories
@@ -49,13 +50,13 @@ def drawn(
     x_title = bed.axis_title(found.line.id_settings[0])
     if draw == "share":
         lines: tuple[Reference, ...] = (
-            Reference(name="the line"),
+            Reference(name="the line", fitted=True),
             Reference(name="y = x", intercept=100.0),
         )
         title, y_title = "Share of the gap to y = x", "ρ, % of the gap between line and y = x"
         behind = None
     else:
-        lines = (Reference(name="the line"),)
+        lines = (Reference(name="the line", fitted=True),)
         title, y_title = "ρ along training", "effective robustness ρ (points)"
         behind = _behind(found, starred, found.level if level is None else level)
         curves.append(_no_gap(found, behind))
@@ -73,9 +74,15 @@ def drawn(
     )
 
 
+def _said(kind: str) -> str:
+    """A kind of runs that is one of models' is called as everywhere."""
+    return KINDS[kind][0] if kind in KINDS else kind
+
+
 def _groups(found: "Trajectories", colour: str | None) -> dict[str, str]:
     if colour is None:
-        return {}
+        kinds = found.kinds["kind"].to_list()
+        return {kind: kind for kind in kinds} if set(kinds) <= set(KINDS) else {}
     if colour not in found.kinds.columns:
         raise unknown("column that is one for each kind of run", colour, found.kinds.columns)
     return {row["kind"]: str(row[colour]) for row in found.kinds.iter_rows(named=True)}
@@ -86,7 +93,8 @@ def _kind(found: "Trajectories", kind: str, draw: str, group: str, bold: bool) -
     steps = found.checkpoints.filter(kind_of_run=kind)
     runs = steps["run"].unique(maintain_order=True)
     if len(runs) == 1:
-        return _run(steps, kind if kind != "all runs" else runs[0], draw, group=group, bold=bold)
+        name = runs[0] if kind == "all runs" else _said(kind)
+        return _run(steps, name, draw, group=group, bold=bold)
     mean = found.curves.filter(kind=kind)
     if not len(mean):
         return None
@@ -96,7 +104,7 @@ def _kind(found: "Trajectories", kind: str, draw: str, group: str, bold: bool) -
         gap = x - found.line.predict(x)
         y, std = y / gap, std / np.abs(gap)
     return Curve(
-        name=f"{kind} ({len(runs)} runs)",
+        name=f"{_said(kind)} ({len(runs)} runs)",
         x=100 * x,
         y=100 * y,
         low=100 * (y - std),
@@ -172,11 +180,11 @@ def _largest(found: "Trajectories", highlight: Sequence[str]) -> Curves:
         curves.append(Curve(name=name, x=x, y=y, low=low, high=high, bold=bold))
     return Curves(
         title=f"Maximum ρ by {over}: {found.line.shift}",
-        x_title=over,
+        x_title=over.replace("_", " "),
         y_title="maximum ρ (points)",
         curves=tuple(curves),
         x_labels=() if numbers else tuple(map(str, values)),
-        lines=(Reference(name="the line"),),
+        lines=(Reference(name="the line", fitted=True),),
         reading="The peak at a step chosen on other runs (or images), so that its own noise does "
         f"not raise it; bands are {100 * found.level:g} % intervals.",
         citation=found.testbed.citation,
