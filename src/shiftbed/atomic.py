@@ -44,11 +44,12 @@ class write_atomically:
     temporary file goes with any failure, and those of writers that are dead (of other machines:
     a day old) go when their folder is next written to. What goes to a URL is written to a temporary
     file of this machine and put there whole. ``new``: what is there is not replaced, but
-    FileExistsError raised; of two writers one is first.
+    FileExistsError raised; of two writers one is first. Not ``lasting``: whether it outlives the
+    machine does not matter, and nobody waits for the disk.
     """
 
-    def __init__(self, path: str | Path, *, new: bool = False) -> None:
-        self.url, self.new = url_of(path), new
+    def __init__(self, path: str | Path, *, new: bool = False, lasting: bool = True) -> None:
+        self.url, self.new, self.lasting = url_of(path), new, lasting
         self.path = path_of(path)
         self.spool: tempfile.TemporaryDirectory[str] | None = None
 
@@ -84,12 +85,14 @@ class write_atomically:
         try:
             if kind is None:
                 self.file.flush()
-                os.fsync(self.file.fileno())
+                if self.lasting:
+                    os.fsync(self.file.fileno())
             self.file.close()
             if kind is None:
                 _set_mode(self.temporary)
                 _put(self.temporary, self.target, new=self.new)
-                _sync_folder(self.target.parent)
+                if self.lasting:
+                    _sync_folder(self.target.parent)
         except OSError as error:
             if self.new and isinstance(error, FileExistsError):
                 raise

@@ -48,7 +48,7 @@ class Claims:
         if there and not self._is_over(there[-1]):
             return False
         file = f"{stem}.{_number(there[-1]) + 1 if there else 0:04d}.json"
-        if not self.files.create(file, self._said()):
+        if not self.files.create(file, self._said(), lasting=False):
             return False
         with self._lock:
             self.mine[name] = file

@@ -37,8 +37,11 @@ class Files(Protocol):
 
     def write(self, name: str, data: bytes) -> None: ...
 
-    def create(self, name: str, data: bytes) -> bool:
-        """Write a file unless it is there; whether it was written. One of two writers wins."""
+    def create(self, name: str, data: bytes, *, lasting: bool = True) -> bool:
+        """Write a file unless it is there; whether it was written. One of two writers wins.
+
+        Not ``lasting``: it need not outlive the machine, so that nobody waits for a disk.
+        """
         ...
 
     def below(self, folder: str) -> list[str]:
@@ -106,9 +109,9 @@ class LocalFiles:
         with write_atomically(self._root / name) as file:
             file.write(data)
 
-    def create(self, name: str, data: bytes) -> bool:
+    def create(self, name: str, data: bytes, *, lasting: bool = True) -> bool:
         try:
-            with write_atomically(self._root / name, new=True) as file:
+            with write_atomically(self._root / name, new=True, lasting=lasting) as file:
                 file.write(data)
         except FileExistsError:
             return False
@@ -209,7 +212,7 @@ class MemoryFiles:
     def write(self, name: str, data: bytes) -> None:
         self._data[name] = data
 
-    def create(self, name: str, data: bytes) -> bool:
+    def create(self, name: str, data: bytes, *, lasting: bool = True) -> bool:
         return self._data.setdefault(name, data) is data
 
     def below(self, folder: str) -> list[str]:
@@ -329,7 +332,7 @@ class RemoteFiles:
         known = {protocol} if isinstance(protocol, str) else set(protocol)
         return bool(known & {"s3", "s3a", "gs", "gcs"})
 
-    def create(self, name: str, data: bytes) -> bool:
+    def create(self, name: str, data: bytes, *, lasting: bool = True) -> bool:
         """By a conditional request where the store knows one."""
         try:
             self._do(lambda: self._put(name, data, mode="create"), name)
