@@ -1,5 +1,6 @@
 """The program: its commands, how errors leave it, and nothing slow at import."""
 
+import gc
 import os
 import signal
 import sys
@@ -73,6 +74,7 @@ def _root(
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 done with failures, 2 bad input."""
+    gc.set_threshold(10_000, 10, 10)  # torch makes a million objects, all of which stay
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
