@@ -61,14 +61,23 @@ class write_atomically:
             target = self.path.resolve()
             if target.exists() and not stat.S_ISREG(target.stat().st_mode):
                 raise InputError(f"cannot write {self.path}: it is there and no regular file")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(target.parent)
             self.target, self.temporary = target, target.parent / temporary_name(target.name)
-            self.raw = _Noting(self.temporary, "xb")
+            self.raw = self._begun()
             self.file = BufferedWriter(self.raw, 2**18)
         except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
             raise _failed(self.path, error) from None
         return self.file
+
+    def _begun(self) -> "_Noting":
+        for again in (True, False):
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            _sweep(self.target.parent)
+            try:
+                return _Noting(self.temporary, "xb")
+            except FileNotFoundError:  # an empty folder that was removed just now
+                if not again:
+                    raise
+        raise AssertionError
 
     def __exit__(self, kind: type[BaseException] | None, *problem: object) -> None:
         try:

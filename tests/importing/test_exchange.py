@@ -8,7 +8,7 @@ import pytest
 
 from shiftbed.errors import InputError
 from shiftbed.importing.exchange import export_predictions, import_predictions
-from shiftbed.store import PredictionStore
+from shiftbed.store import PredictionStore, part_from_top, verify
 
 LABELS = np.array([0, 1, 2, 1])
 
@@ -184,3 +184,44 @@ def test_a_shift_makes_an_imported_store_a_testbed(tmp_path, logits):
     wrong = Shift(name="u", kind="natural-dataset", source=("vl",), target="v3")
     with pytest.raises(InputError, match="did you mean 'val'"):
         import_predictions(store, [], shifts=[wrong])
+
+
+def many_small(folder, models, seed=0):
+    """Answers of many models to a few examples of two settings."""
+    rng, made = np.random.default_rng(seed), []
+    for setting in ("s", "t"):
+        made.append(folder / f"{setting}.npz")
+        labels = np.random.default_rng(1).integers(0, 5, 30)
+        top1 = rng.integers(0, 5, (models, 30))
+        np.savez(made[-1], models=[f"m{i}" for i in range(models)], top1=top1, labels=labels)
+    return made
+
+
+def test_small_cells_that_are_imported_are_in_packs(tmp_path):
+    files = many_small(tmp_path, 300)
+    store = PredictionStore(tmp_path / "store")
+    assert import_predictions(store, files) == 600
+    there = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+    assert len(there) < 12
+    assert verify(PredictionStore(tmp_path / "store")) == []
+    for path in files:
+        with np.load(path) as arrays:
+            for model, row in list(zip(arrays["models"], arrays["top1"], strict=True))[::50]:
+                found = PredictionStore(tmp_path / "store").read(str(model), path.stem)
+                assert found["class_1"].to_list() == row.tolist()
+    assert import_predictions(tmp_path / "store", files) == 0
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    assert import_predictions(tmp_path / "few", many_small(alone, 3)) == 6
+    assert not (tmp_path / "few/packs").exists()
+
+
+def test_what_a_killed_writer_left_is_not_taken_for_what_is_imported(tmp_path):
+    store = PredictionStore(tmp_path / "store")
+    store.write_part("m7", "s", 0, part_from_top(np.full(30, 4)))  # and no record
+    files = many_small(tmp_path, 20)
+    import_predictions(store, files)
+    with np.load(files[0]) as arrays:
+        expected = arrays["top1"][7].tolist()
+    found = PredictionStore(tmp_path / "store").read("m7", "s")
+    assert found["class_1"].to_list() == expected

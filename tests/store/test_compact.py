@@ -186,6 +186,17 @@ def test_a_reader_that_was_open_before_reads_on(tmp_path):
     assert everything(reader) == before
 
 
+def test_packing_leaves_no_empty_folders(tmp_path):
+    store = PredictionStore(tmp_path / "store")
+    fill(store, [f"m{i}" for i in range(12)], ("val", "other"))
+    compact(store)
+    assert not (tmp_path / "store/predictions").exists()
+    write_parts(store, "m99")  # and whoever writes finds its place again
+    finish_cell(store, "m99", "val", {"status": "complete", "n": N})
+    assert PredictionStore(tmp_path / "store").read("m99", "val").height == N
+    assert verify(PredictionStore(tmp_path / "store")) == []
+
+
 def test_packed_cells_in_their_neighbours(tmp_path):
     fill(PredictionStore(tmp_path / "a"), [f"m{i}" for i in range(9)], ("val", "ood"))
     fill(PredictionStore(tmp_path / "b"), [f"m{i}" for i in range(9)], ("val", "ood"))

@@ -6,15 +6,14 @@ row per prediction with ``file``, ``class`` and perhaps ``probability`` and ``mo
 examples of a setting that the store knows.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from shiftbed.atomic import write_atomically
 from shiftbed.display import csv_text
@@ -24,7 +23,7 @@ from shiftbed.importing.predictions import ONE, Predictions, parse_predictions
 from shiftbed.reading.tables import TextTable, decode, read_bytes, read_delimited
 from shiftbed.records import Shift
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits, part_from_top
-from shiftbed.store.compact import settle
+from shiftbed.store.compact import SMALL, settle, write_small
 
 Key = tuple[str, str]
 
@@ -75,6 +74,7 @@ def _import_arrays(store: PredictionStore, paths: list[Path], setting: str | Non
     """Import .npz files: one is read while others are written, and the records come last."""
     there = {(record["model"], record["setting"]) for record in store.cells()}
     records: dict[tuple[str, str], dict[str, object]] = {}
+    small: dict[str, dict[Key, pl.DataFrame]] = defaultdict(dict)
     store.begin()
     with ThreadPoolExecutor(32) as pool:
         writes: list[Future[None]] = []
@@ -91,34 +91,35 @@ def _import_arrays(store: PredictionStore, paths: list[Path], setting: str | Non
                 )
                 store.check_test_set(test_set)
                 writes.append(pool.submit(store.add_test_set, test_set))
-                for at, (model, row) in enumerate(zip(one.models, one.top1, strict=True)):
+                for at, model in enumerate(one.models):
                     if model in known:
                         continue
-                    scores = None if one.scores is None else one.scores[at]
-                    given = (store, model, name, row, scores, one.labels)
-                    writes.append(pool.submit(_write_row, *given))
+                    if len(one.labels) <= SMALL:
+                        small[name][model, name] = _part(one, at)
+                    else:
+                        writes.append(pool.submit(_write, store, model, name, one, at))
                     records[model, name] = {
                         "status": "complete",
                         "backend": "imported",
                         "source": path.name,
-                        "n": len(row),
+                        "n": len(one.labels),
                     }
         for write in writes:
             write.result()
+    for name, cells in small.items():
+        write_small(store, name, cells)
     store.write_cells((model, name, record) for (model, name), record in records.items())
     return len(records)
 
 
-def _write_row(
-    store: PredictionStore,
-    model: str,
-    setting: str,
-    row: NDArray[np.integer[Any]],
-    scores: NDArray[np.float32] | None,
-    labels: NDArray[np.int64],
-) -> None:
-    frame = part_from_top(row) if scores is None else part_from_logits(scores, labels)
-    store.write_part(model, setting, 0, frame)
+def _part(one: Predictions, at: int) -> pl.DataFrame:
+    if one.scores is None:
+        return part_from_top(one.top1[at])
+    return part_from_logits(one.scores[at], one.labels)
+
+
+def _write(store: PredictionStore, model: str, setting: str, one: Predictions, at: int) -> None:
+    store.write_part(model, setting, 0, _part(one, at))
 
 
 def _check(

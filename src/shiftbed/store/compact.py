@@ -259,6 +259,9 @@ def _pack_and_gather(store: PredictionStore, *, everything: bool) -> tuple[int, 
                 store.files.remove(name)
     for key in changed:
         store.forget_place(*key)
+    if changed or gathered:
+        for folder in ("predictions", "cells"):
+            store.files.prune(folder)
     store.gather_test_sets()
     return len(changed), len(gathered)
 
@@ -287,17 +290,12 @@ def _packs(
         old = packed[setting] if everything or len(packs) >= FEW else {}
         if len(cells) + len(old) < (2 if everything else FEW):
             continue
-        for some in _groups(store, cells | old):
-            rows = pl.concat([frame for _, frame in some]).rechunk()
-            data = write_part(rows)
-            name, total = pack_file(setting, digest(data)[:16]), digest(data)
-            if all((cells | old)[key].file == name for key, _ in some):
+        for some in grouped(_frames(store, cells | old)):
+            name, data, places = pack_of(setting, some)
+            if all((cells | old)[key].file == name for key in places):
                 continue  # as it is
             store.files.write(name, data)
-            at = 0
-            for key, frame in some:
-                piece = Piece((0, len(frame)), name, total, at, packed=True)
-                at += len(frame)
+            for key, piece in places.items():
                 record = {k: v for k, v in records[key].items() if k not in ("sums", "pack")}
                 changed[key] = record | {"pack": in_pack(piece)}
                 before = (cells | old)[key].file
@@ -309,22 +307,53 @@ def _packs(
     return changed, [name for name in obsolete if name not in in_use]
 
 
-def _groups(
+def _frames(
     store: PredictionStore, cells: Mapping[Key, Piece]
-) -> Iterator[list[tuple[Key, pl.DataFrame]]]:
-    """Cells of the same columns, up to so many rows; damaged ones are left where they are."""
-    by_schema: dict[str, list[tuple[Key, pl.DataFrame]]] = defaultdict(list)
+) -> Iterator[tuple[Key, pl.DataFrame]]:
+    """Predictions of small cells; damaged ones are left where they are."""
     for key, piece in sorted(cells.items()):
         try:
             frame = store.read_piece(piece)
         except (Damaged, FileNotFoundError):
             continue
-        if len(frame) != piece.rows:
-            continue
+        if len(frame) == piece.rows:
+            yield key, frame
+
+
+def grouped(
+    cells: Iterable[tuple[Key, pl.DataFrame]],
+) -> Iterator[list[tuple[Key, pl.DataFrame]]]:
+    """Several cells of the same columns, up to so many rows."""
+    by_schema: dict[str, list[tuple[Key, pl.DataFrame]]] = defaultdict(list)
+    for key, frame in cells:
         group = by_schema[repr(frame.schema)]
         if sum(len(one) for _, one in group) + len(frame) > ROWS:
             yield group
             by_schema[repr(frame.schema)] = group = []
-        model = pl.Series("model", [key[0]]).new_from_index(0, len(frame))
-        group.append((key, frame.insert_column(0, model)))
+        group.append((key, frame))
     yield from (group for group in by_schema.values() if len(group) > 1)
+
+
+def write_small(store: PredictionStore, setting: str, cells: Mapping[Key, pl.DataFrame]) -> None:
+    """Write predictions of new, small, complete cells: in packs, where there are enough of them."""
+    left = dict(cells)
+    for group in grouped(sorted(cells.items())) if len(cells) >= FEW else ():
+        name, data, pieces = pack_of(setting, group)
+        store.files.write(name, data)
+        for key, piece in pieces.items():
+            store.in_place(*key, piece)
+            del left[key]
+    store.write_parts((*key, 0, frame) for key, frame in left.items())
+
+
+def pack_of(
+    setting: str, cells: list[tuple[Key, pl.DataFrame]]
+) -> tuple[str, bytes, dict[Key, Piece]]:
+    """The name and bytes of a pack, and where each cell is in it."""
+    frames = [frame.select(pl.lit(model).alias("model"), pl.all()) for (model, _), frame in cells]
+    data = write_part(pl.concat(frames).rechunk())
+    name, total, at, pieces = pack_file(setting, digest(data)[:16]), digest(data), 0, {}
+    for (key, _), frame in zip(cells, frames, strict=True):
+        pieces[key] = Piece((0, len(frame)), name, total, at, packed=True)
+        at += len(frame)
+    return name, data, pieces

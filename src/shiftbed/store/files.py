@@ -52,6 +52,10 @@ class Files(Protocol):
 
     def remove(self, name: str) -> None: ...
 
+    def prune(self, folder: str) -> None:
+        """Remove folders below one that nothing is in, where there are such."""
+        ...
+
     def move(self, name: str, to: str) -> None: ...
 
     def age(self, name: str) -> float:
@@ -129,6 +133,12 @@ class LocalFiles:
 
     def remove(self, name: str) -> None:
         (self._root / name).unlink(missing_ok=True)
+
+    def prune(self, folder: str) -> None:
+        for directory, _, names in os.walk(self._root / folder, topdown=False):
+            if not names:
+                with suppress(OSError):  # something is in it
+                    os.rmdir(directory)
 
     def move(self, name: str, to: str) -> None:
         target = self._root / to
@@ -223,6 +233,9 @@ class MemoryFiles:
 
     def remove(self, name: str) -> None:
         self._data.pop(name, None)
+
+    def prune(self, folder: str) -> None:
+        """There are no folders."""
 
     def move(self, name: str, to: str) -> None:
         self._data[to] = self._data.pop(name)
@@ -372,6 +385,9 @@ class RemoteFiles:
         self._changed(name)
         with suppress(FileNotFoundError):
             self._do(lambda: self._files.rm_file(self._at(name)), name)
+
+    def prune(self, folder: str) -> None:
+        """Folders are parts of names."""
 
     def move(self, name: str, to: str) -> None:
         self.write(to, self.read(name))

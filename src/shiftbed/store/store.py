@@ -77,6 +77,8 @@ class PredictionStore(TestSets):
         """Where complete cells are, as records say; None of those that do not say it."""
         self._wrote: dict[str, str] = {}
         """Checksums of parts that this process has written, until their cell is complete."""
+        self._packed: dict[Key, Piece] = {}
+        """Where this process has written small cells, until their records say so."""
         self._pack: tuple[str, bytes] = ("", b"")
         self._unpacked: tuple[str, list[str] | None, pl.DataFrame] = ("", None, pl.DataFrame())
         """The last pack that was read, with its name and checksum compared."""
@@ -124,6 +126,10 @@ class PredictionStore(TestSets):
             Piece(part, f"{folder}/{named[part]}", str(sums[named[part]]))
             for part in outermost(named)
         ] or None
+
+    def in_place(self, model: str, setting: str, piece: Piece) -> None:
+        """A cell's predictions were written into a pack; its next record says so."""
+        self._packed[model, setting] = piece
 
     def forget_place(self, model: str, setting: str) -> None:
         """Look where a cell is again, next time: it was moved."""
@@ -181,11 +187,13 @@ class PredictionStore(TestSets):
         for key in ("sums", "pack"):
             whole.pop(key, None)
         if whole.get("status") == "complete":
-            whole["sums"] = self.part_sums(cell_folder(model, setting))
             known = self._pieces.get((model, setting)) or []
-            if not whole["sums"] and known and known[0].packed:
-                del whole["sums"]
-                whole["pack"] = in_pack(known[0])
+            new = self._packed.pop((model, setting), None)
+            sums = {} if new else self.part_sums(cell_folder(model, setting))
+            if new or (not sums and known and known[0].packed):
+                whole["pack"] = in_pack(new or known[0])
+            else:
+                whole["sums"] = sums
         self.forget_place(model, setting)
         return whole
 
