@@ -14,8 +14,10 @@ import pytest
 import torch
 
 from shiftbed.errors import InputError
+from shiftbed.results.scores import score
 from shiftbed.results.stores import compact_store
 from shiftbed.store import PredictionStore
+from shiftbed.testbed.labels import natural
 from shiftbed.testbed.stored import testbed_from_store as bed_of
 from shiftbed.training import read_recipe
 from shiftbed.training.train import train
@@ -56,6 +58,12 @@ def swept(tmp_path_factory):
 
 
 class TestTheStore:
+    def test_scores_are_in_the_order_of_what_runs_are_called(self, swept):
+        found = score(swept[0] / "store")
+        labels = [found.called[name] for name in found.frame.filter(setting="test")["model"]]
+        assert labels == sorted(labels, key=natural)
+        assert len(set(labels)) == 4 * 3
+
     def test_every_checkpoint_is_a_model(self, swept):
         folder, recipe, summary = swept
         assert (len(summary.finished), summary.failed) == (4, {})

@@ -26,6 +26,7 @@ from shiftbed.store import PredictionStore, StoredTestSet, blocks, read_answers
 from shiftbed.store.derived import Facts
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
 from shiftbed.store.sealing import Damaged
+from shiftbed.testbed.labels import natural
 from shiftbed.testbed.stored import called_in
 
 FRACTIONS = ("top1", "top5", "worst_class", "worst_group")
@@ -113,11 +114,15 @@ def score(
         if one.get("status") == "failed"
         and all(names is None or one[key] in names for key, names in only.items())
     )
-    notes = tuple(opened.damage.values())
+    notes, names = tuple(opened.damage.values()), called_in(opened)
+    if names and len(frame):  # runs in the order of what people call them, not of their hashes
+        known = sorted(frame["model"].unique(), key=lambda one: natural(names.get(one, one)))
+        place = pl.col("model").replace_strict(known, range(len(known)))
+        frame = frame.sort("setting", place, maintain_order=True)
     return Scored(
         frame=frame,
         notes=notes,
-        called=called_in(opened),
+        called=names,
         name=opened.files.root,
         failed=failed,
         level=level,
