@@ -4,10 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
+
+from shiftbed.cli import main
 
 SLOW = """
 import pathlib
@@ -65,6 +69,19 @@ optimiser = {name = "SGD", lr = 0.1}
 steps = 2
 batch_size = 8
 """
+program = sys.modules["shiftbed.cli.main"]
+
+
+@contextmanager
+def handlers_kept():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 CASES = {
     "eval": (["eval", "python:slow.py:answer", "val.npz"], signal.SIGINT),
     "run": (["run", "testbed.toml", "--allow-code"], signal.SIGTERM),
@@ -110,3 +127,50 @@ def test_every_command_stops_in_one_line(tmp_path, which):
     assert child.returncode == 128 + number, errors
     assert errors.splitlines() == ["shiftbed: stopped; what is written is whole"]
     assert not [path for path in tmp_path.rglob("*") if ".part" in path.name]
+
+
+def test_a_stop_that_native_code_takes_for_an_error(monkeypatch, capsys):
+    """As an extension module does that is being loaded: ImportError, initialization failed."""
+
+    def load():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        except SystemExit:
+            raise ImportError("initialization failed") from None
+
+    monkeypatch.setattr(program, "app", load)
+    monkeypatch.setattr(program, "_stops", [])
+    monkeypatch.setattr(sys, "argv", ["shiftbed", "plot"])
+    with handlers_kept(), pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 143
+    assert capsys.readouterr().err == "shiftbed: stopped; what is written is whole\n"
+
+
+def test_a_library_that_cannot_be_loaded_is_one_line(monkeypatch, capsys, tmp_path):
+    def load():
+        raise ImportError("undefined symbol: made")
+
+    monkeypatch.setattr(program, "app", load)
+    monkeypatch.setattr(sys, "argv", ["shiftbed", "plot"])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with handlers_kept(), pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "unexpected error: ImportError: undefined symbol: made" in line
+
+
+def test_ctrl_c_while_the_program_is_loaded():
+    code = """
+import sys
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "shiftbed.cli.lines":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from shiftbed.cli import main
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "shiftbed: stopped\n")

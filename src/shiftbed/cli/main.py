@@ -78,6 +78,13 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
+        _run()
+    except _Stopped as stopped:
+        _end(stopped)
+
+
+def _run() -> None:
+    try:
         for word in sys.argv[1:]:
             known_url(word.partition("=")[2] if word.startswith("--") else word)
         try:
@@ -87,22 +94,23 @@ def main() -> None:
             app(_allowing_code(sys.argv[1:]))
     except InputError as error:
         _refuse(error)
-    except _Stopped as stopped:
-        print("shiftbed: stopped; what is written is whole", file=sys.stderr)
-        sys.exit(stopped.code)
-    except ImportError as error:
-        named = [word for word in sys.argv[1:2] if not word.startswith("-")]
-        missing = lacking(error, " ".join(["shiftbed", *named]))
-        if missing is None:
-            raise
-        _refuse(missing)
     except BrokenPipeError:  # the reader of our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
+        if _stops:  # native code made another error of it
+            raise _stops[0] from None
+        missing = isinstance(error, ImportError) and lacking(error, _called())
+        if missing:
+            _refuse(missing)
         if "SHIFTBED_TRACEBACK" in os.environ:
             raise
         _give_up(error)
+
+
+def _called() -> str:
+    """The command as it was called, without what it was given."""
+    return " ".join(["shiftbed", *(word for word in sys.argv[1:2] if not word.startswith("-"))])
 
 
 def _ask(refused: CodeRefused) -> None:
@@ -126,8 +134,17 @@ class _Stopped(SystemExit):
     """Ctrl-C or a request to end."""
 
 
+_stops: list[_Stopped] = []
+
+
 def _stop(number: int, _: object) -> NoReturn:
-    raise _Stopped(128 + number)
+    _stops.append(_Stopped(128 + number))
+    raise _stops[-1]
+
+
+def _end(stopped: _Stopped) -> NoReturn:
+    print("shiftbed: stopped; what is written is whole", file=sys.stderr)
+    sys.exit(stopped.code)
 
 
 def _give_up(error: Exception) -> NoReturn:

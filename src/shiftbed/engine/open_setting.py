@@ -130,6 +130,8 @@ def open_setting(plan: SettingPlan) -> OpenSetting:
         return (held, *_open(plan)), 1
 
     _, test_set, stored, policy = _opened.get(plan.key, make, MOST_OPEN)
+    if stored.unread:
+        del _opened.found[plan.key]  # what cannot be read now is tried again
     own = replace(stored, setting=plan.id, record=plan.setting)
     return OpenSetting(plan=plan, test_set=test_set, stored=own, policy=policy)
 
@@ -168,6 +170,8 @@ def stored_test_set(
         examples=test_set.examples,
         labels=labels,
         fingerprint=test_set.fingerprint,
+        unread=test_set.unread,
+        fingerprint_without=test_set.fingerprint_without,
         label_policy=policy.describe() if policy else _full(test_set),
         classes=len(test_set.classes) if test_set.classes else None,
         label_sets=test_set.label_sets,

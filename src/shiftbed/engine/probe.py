@@ -334,7 +334,7 @@ def _store(store: str | Path | PredictionStore | None, data: TestSet) -> Predict
     """Where results go; a setting of that name must have the same examples."""
     found = store if isinstance(store, PredictionStore) else PredictionStore(store)
     there = found.test_set(data.name) if data.name in found.settings() else None
-    if there is not None and there.fingerprint != data.fingerprint:
+    if there is not None and there.fingerprint != data.fingerprint_without(there.unread):
         raise InputError(
             f"setting {data.name!r} is in the store with other examples; use another store"
         )

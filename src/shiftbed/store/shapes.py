@@ -38,7 +38,7 @@ _SHAPES: dict[str, Any] = {
     "test_sets": {
         **{"setting": text, "n": count, "fingerprint": text, "label_policy": any_text},
         **{"classes": (None, _classes), "details": {"*": plain}, "record?": _SETTING},
-        "examples?": text,
+        **{"examples?": text, "unread?": [count]},
     },
     "cells": _CELL,
     "probes": {

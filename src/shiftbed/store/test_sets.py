@@ -6,7 +6,7 @@ STORE/test_sets/copies-DIGEST.json          copies of the records, so that few r
 """
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,10 @@ class StoredTestSet:
     """For multi-label targets: the right answers of each example; none means left out."""
     groups: tuple[str, ...] | None = None
     details: Mapping[str, Any] | None = None
+    unread: tuple[int, ...] = ()
+    """Images that could not be read when the fingerprint was made."""
+    fingerprint_without: Callable[[Sequence[int]], str] | None = None
+    """The fingerprint if others could not be read, where it can be computed."""
     checksum: str | None = None
     """SHA-256 of the store's file of examples and labels, where its record has it."""
 
@@ -149,12 +153,17 @@ class TestSets:
             "classes": test_set.classes,
             "details": dict(test_set.details or {}),
         }
+        if test_set.unread:
+            about["unread"] = list(test_set.unread)
         if test_set.record is not None:
             about["record"] = test_set.record.to_json()
         self.write_json(f"{name}.json", about)
 
     def check_test_set(self, test_set: StoredTestSet) -> bool:
-        """Whether it is in the store; other examples or labels under its name are refused."""
+        """Whether it is in the store; other examples or labels under its name are refused.
+
+        Images that could not be read when it was written are no others: it is to be written anew.
+        """
         there = self._test_set_json(test_set.setting)
         if there is not None and there["label_policy"] != test_set.label_policy:
             raise InputError(
@@ -162,6 +171,16 @@ class TestSets:
                 f"({there['label_policy']}, now {test_set.label_policy})"
             )
         if there is not None and there["fingerprint"] != test_set.fingerprint:
+            unread, again = there.get("unread"), test_set.fingerprint_without
+            if unread and again is not None and again(unread) == there["fingerprint"]:
+                return False
+            if test_set.unread:
+                first = test_set.examples[test_set.unread[0]]
+                raise InputError(
+                    f"{len(test_set.unread)} of {len(test_set)} images ({first!r}, …) cannot be "
+                    f"read now: whether they are those of setting {test_set.setting!r} in the "
+                    "store is not known"
+                )
             raise InputError(
                 f"setting {test_set.setting!r} is in the store with other examples or labels "
                 f"({there['fingerprint'][:19]}…, now {test_set.fingerprint[:19]}…)"
@@ -192,6 +211,7 @@ class TestSets:
             label_sets=None if sets is None else tuple(tuple(s) for s in sets),
             groups=tuple(frame["group"].to_list()) if "group" in frame.columns else None,
             details=about["details"],
+            unread=tuple(about.get("unread", ())),
             checksum=about.get("examples"),
             record=Setting.from_json(about["record"]) if "record" in about else None,
         )

@@ -203,8 +203,19 @@ class TestSet:
     @cached_property
     def fingerprint(self) -> str:
         """Identity of ids, labels, groups and contents; computed when first asked for."""
+        return self.fingerprint_without(())
+
+    @property
+    def unread(self) -> tuple[int, ...]:
+        """The images whose bytes could not be read for the fingerprint, now or ever."""
+        return tuple(np.flatnonzero(~self.digests.any(axis=1)).tolist())
+
+    def fingerprint_without(self, rows: Sequence[int]) -> str:
+        """The fingerprint as it was made where these images could not be read."""
         own: Sequence[Sequence[int]] = [(int(label),) for label in self.labels]
-        return fingerprint_of(self.examples, self.label_sets or own, self.groups, self.digests)
+        digests = self.digests.copy()
+        digests[[row for row in rows if row < len(self)]] = 0
+        return fingerprint_of(self.examples, self.label_sets or own, self.groups, digests)
 
     def load(self, row: int, draft: Draft | None = None) -> Image.Image:
         """The picture of one example in its own mode, or ``UnreadableImage``.
