@@ -70,7 +70,7 @@ in_fit_set = "final"
 [[grid]]
 name = "nets"
 extra = true
-model = "nets:conv8"
+model = "nets:resnet8"
 start = "random"
 data = "small"
 optimiser = {name = "SGD", lr = [0.1], momentum = 0.9}
