@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from typer.testing import CliRunner
 
 from shiftbed.cli.main import app
-from shiftbed.figures import Chart, figure_of
+from shiftbed.figures import Chart, draw, figure_of
 from shiftbed.figures.charts import Curve, Curves, Dots, Panels, Reference
 from tools.screenshots import gallery_lines
 
@@ -129,3 +129,27 @@ def test_a_single_value_has_its_interval_and_lines_out_of_sight_are_not_in_the_k
     looks = {line.get_label(): (line.get_color(), line._dash_pattern) for line in axes.lines}
     assert looks["the line"][0] == "#D55E00"
     assert looks["here"][1] != looks["there"][1]
+
+
+def test_names_of_many_points_keep_clear_of_each_other() -> None:
+    """Where 24 architectures lie close together."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(0.2, 0.03, 24)
+    names = tuple(f"Architecture{i}" for i in range(24))
+    dots = Dots(
+        title="t", x_title="x", y_title="y", names=names, x=x, y=x + rng.normal(0.1, 0.02, 24),
+        labelled=names, lines=(Reference(name="OOD = ID", slope=1.0),),
+    )  # fmt: skip
+    figure = figure_of(dots)
+    assert len(figure.axes[0].texts) == 24
+    check(figure, paper=False)
+
+
+def test_panels_on_given_axes_have_their_title_above() -> None:
+    left, _ = Figure(layout="constrained").subplots(1, 2)
+    draw(Panels(title="all", panels=(full(), full()), columns=2), left)
+    FigureCanvasAgg(left.figure).draw()
+    whole = left._left_title.get_window_extent()
+    panels = [a for a in left.figure.axes if a.get_title(loc="left") == "t"]
+    assert len(panels) == 2
+    assert not any(whole.overlaps(a._left_title.get_window_extent()) for a in panels)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import shiftbed as sb
@@ -157,3 +158,16 @@ def test_a_name_is_text(opened: Open) -> None:
     assert again.locator("main img").count() == 0
     assert again.locator("#place-result").get_attribute("data-rho")
     assert again.input_value("[data-name=place-name]") == HOSTILE
+
+
+def test_two_shifts_of_one_test_set_are_told_apart(opened: Open, tmp_path: Path) -> None:
+    x = np.linspace(0.5, 0.9, 12)
+    table = pl.DataFrame({"model": [f"m{i}" for i in range(12)], "a": x, "b": x - 0.02})
+    table = table.with_columns(far=x - 0.2 + 0.01 * (-1.0) ** np.arange(12))
+    bed = sb.import_results(
+        table, shifts=["one=a:far", "two=b:far"], sizes={"a": 1000, "b": 1000, "far": 1000}
+    )
+    sb.report(bed, tmp_path / "two.html")
+    page = opened("place=a:0.8,b:0.78,far:0.6", path=tmp_path / "two.html")
+    titles = page.locator("#place-result h3 button").all_inner_texts()
+    assert titles == ["far over a", "far over b"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shiftbed.atomic import write_atomically
 from shiftbed.display import middle
 from shiftbed.errors import InputError, plain_lines, unknown
-from shiftbed.figures.charts import Bars, Chart, Heatmap, JudgedChart, Panels, Plane, Scatter
+from shiftbed.figures.charts import Bars, Chart, Dots, Heatmap, JudgedChart, Panels, Plane, Scatter
 from shiftbed.figures.labels import settle_keys
 from shiftbed.figures.plain import ROOM, cut, draw_plain, key
 from shiftbed.figures.scatters import GREY, draw_plane, draw_scatter, wrap, write_names
@@ -154,7 +154,11 @@ def _fill(figure: "Figure", chart: Chart, *, bare: bool = False) -> "Axes":
 def _settle(figure: "Figure", keys: "Keys", *, own: bool) -> None:
     """Keys and names of models where they cover nothing; our own figure may grow for that."""
     settle_keys(figure, [(axes, remake) for axes, _, remake in keys], below=own)
-    named = [(axes, chart) for axes, chart, _ in keys if isinstance(chart, Scatter)]
+    named = [
+        (axes, chart)
+        for axes, chart, _ in keys
+        if isinstance(chart, Scatter) or (isinstance(chart, Dots) and chart.labelled)
+    ]
     if own and named:
         figure.set_layout_engine("none")
     for axes, chart in named:
@@ -171,7 +175,8 @@ def _draw(axes: "Axes", chart: Chart, *, alone: bool, bare: bool = False) -> "Ke
         title = said if alone else f"{chart.title}\n{said}"
         axes.set_title(title, fontsize=7.5, color=GREY, **titled)
     elif not (alone and isinstance(chart, Panels)):
-        axes.set_title(chart.title, fontsize=9, wrap=True, **titled)
+        above = 18.0 if isinstance(chart, Panels) else None  # panels have titles of their own
+        axes.set_title(chart.title, fontsize=9, wrap=True, pad=above, **titled)
     if isinstance(chart, Panels):
         return _panels(axes, chart)
     if isinstance(chart, Scatter):
@@ -184,7 +189,7 @@ def _draw(axes: "Axes", chart: Chart, *, alone: bool, bare: bool = False) -> "Ke
 
 def _plain_chart(axes: "Axes", chart: Chart) -> "Keys":
     draw_plain(axes, chart)
-    return [(axes, chart, partial(key, axes))] if axes.get_legend() is not None else []
+    return [(axes, chart, partial(key, axes))]
 
 
 def _panels(axes: "Axes", chart: Panels) -> "Keys":
@@ -211,11 +216,12 @@ def _multiple(axes: "Axes", panel: Chart, *, first: bool) -> "Keys":
     if isinstance(panel, Scatter):
         draw_scatter(axes, panel, beside=None)
         axes.set_ylabel("")  # its title says what it is
-    elif keys := _plain_chart(axes, panel):
-        legend = key(axes)
-        if not first:
+    else:
+        keys = _plain_chart(axes, panel)
+        if (legend := axes.get_legend()) is not None:
             legend.remove()
-            keys = []
+            if first:
+                key(axes)
     axes.set_title(wrap(panel.title, 24), fontsize=6.5, loc="left", parse_math=False)
     for axis, room in ((axes.xaxis, 26), (axes.yaxis, 20)):
         text = axis.get_label().get_text().replace("-\n", "-").replace("\n", " ")

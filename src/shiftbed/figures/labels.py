@@ -208,14 +208,17 @@ def _put_below(axes: "Axes", remake: "Callable[[int], Legend]") -> float:
 
 def _drawn_on(axes: "Axes") -> tuple[Floats, Floats]:
     """Places in pixels of what a key must not cover (points, curves, bars, names), and of what it
-    better does not (error bars, dashed lines)."""
-    from matplotlib.collections import LineCollection, PathCollection
+    better does not (error bars, bands, dashed lines)."""
+    from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 
     frame, points, rest = axes.get_window_extent(), [np.empty((0, 2))], [np.empty((0, 2))]
     step = axes.figure.dpi / 20.0
     for marks in axes.collections:
         if isinstance(marks, PathCollection):
             points.append(axes.transData.transform(np.ma.getdata(marks.get_offsets())))
+        elif isinstance(marks, PolyCollection):
+            bands = (axes.transData.transform(path.vertices) for path in marks.get_paths())
+            rest += [_dense(band, step) for band in bands]
         elif isinstance(marks, LineCollection):
             rest += [_dense(axes.transData.transform(s), step) for s in marks.get_segments()]
     for line in axes.lines:

@@ -139,15 +139,6 @@ def _dots(axes: "Axes", chart: Dots) -> None:
     for name, look in zip(names, looks(names), strict=True):
         rows = group == name
         _marks(axes, chart, rows, look)
-    for i in (chart.names.index(name) for name in chart.labelled if name in chart.names):
-        axes.annotate(
-            _plain(cut(chart.names[i], 30)),
-            (chart.x[i], chart.y[i]),
-            (3, 3),
-            textcoords="offset points",
-            fontsize=6,
-            color=GREY,
-        )
     _finish(axes, chart, len(names) if chart.groups else 0)
 
 

@@ -1,7 +1,7 @@
 """Scatters and planes drawn with matplotlib."""
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from shiftbed.errors import InputError
 from shiftbed.figures.axis import percent
-from shiftbed.figures.charts import Plane, Scatter
+from shiftbed.figures.charts import Bools, Dots, Plane, Scatter
 from shiftbed.figures.labels import Floats, place_labels, rim, shorten
 from shiftbed.figures.palette import LINE, OWN, styles, trend_colours
 
@@ -88,7 +88,7 @@ def draw_plane(axes: "Axes", plane: Plane) -> None:
         getattr(space, f"set_{name}lim")(axis.low, axis.high)
         getattr(space, f"set_{name}ticks")(axis.at(ticks), [percent(tick) for tick in ticks])
         title = axis.title.partition(", top-1")[0]
-        pad = {"x": 5.0, "y": 10.0, "z": 1.0}[name]
+        pad = {"x": 5.0, "y": 12.0, "z": 1.0}[name]
         getattr(space, f"set_{name}label")(wrap(title, 24), parse_math=False, labelpad=pad)
         getattr(space, f"{name}axis").set_tick_params(pad=0.0)
     space.zaxis.set_rotate_label(False)
@@ -216,28 +216,44 @@ def _legend(axes: "Axes", scatter: Scatter, beside: bool, columns: int = 1) -> "
     return legend
 
 
-def write_names(axes: "Axes", scatter: Scatter) -> None:
-    """Names of the labelled models, clear of each other, of points, lines and the legend.
+def write_names(axes: "Axes", chart: Scatter | Dots) -> None:
+    """Names of the labelled models or points, clear of each other, of points, lines and the key.
 
     Places depend on the size of the axes, which must be final.
     """
-    to_pixels, to_axes = axes.transData.transform, axes.transAxes.inverted().transform
-    x, y = scatter.x_axis, scatter.y_axis
-    points = np.column_stack([x.within(scatter.x), y.within(scatter.y)])
-    along = [np.column_stack([x.at(t.x), y.at(t.predicted)])[::4] for t in scatter.trends]
-    rows = np.flatnonzero(scatter.labelled)
+    if isinstance(chart, Dots):
+        points = np.column_stack([chart.x, chart.y])
+        named = np.isin(chart.names, chart.labelled) & np.isfinite(points).all(axis=1)
+        _name(axes, points, named, chart.names)
+        return
+    x, y = chart.x_axis, chart.y_axis
+    points = np.column_stack([x.within(chart.x), y.within(chart.y)])
+    along = [np.column_stack([x.at(t.x), y.at(t.predicted)])[::4] for t in chart.trends]
+    stars = axes.transData.transform(points[chart.highlighted])[:, None]
+    reach = 6.0 * axes.figure.dpi / 72.0 * _CROSS
+    around = axes.transData.inverted().transform((stars + reach).reshape(-1, 2))
+    called = chart.names or chart.models
+    _name(axes, points, chart.labelled, called, np.vstack([around, *along]))
+
+
+def _name(
+    axes: "Axes", points: Floats, named: Bools, called: Sequence[str], more: Floats | None = None
+) -> None:
+    """Write the names of some points; ``more`` are further places that none may cover."""
+    rows = np.flatnonzero(named)
     if not len(rows):
         return
-    called = scatter.names or scatter.models
-    names = [shorten(called[i]) for i in rows]
+    to_pixels, to_axes = axes.transData.transform, axes.transAxes.inverted().transform
+    names = [shorten(called[int(i)]) for i in rows]
     look: Any = {"fontsize": 6.0, "parse_math": False, "ha": "center", "va": "center"}
     look |= {"linespacing": 1.0, "multialignment": "left"}
     dot = axes.figure.dpi / 72.0
     size = np.array([_extent(name, look["fontsize"]) for name in names]) * dot
     anchors, inside = to_pixels(points[rows]), axes.get_window_extent()
-    stars = to_pixels(points[scatter.highlighted])[:, None] + 6.0 * dot * _CROSS
-    lines = to_pixels(np.vstack([points, *along]))
-    obstacles = np.vstack([lines, stars.reshape(-1, 2), _key(axes)])
+    there = points[np.isfinite(points).all(axis=1)]
+    if more is not None:
+        there = np.vstack([there, more])
+    obstacles = np.vstack([to_pixels(there), _key(axes)])
     box = np.array(inside.extents) + dot * np.array([2.0, 1.5, -1.5, -1.5])
     centres = place_labels(anchors, size, obstacles, box)
     starts = (rim(anchors, centres, size) - centres) / size + 0.5

@@ -73,7 +73,7 @@ function references(c, plot, lines, styles = new Map()) {
 }
 
 function namesOfLines(host, lines) {
-  const names = lines.map((line) => line.name).filter(Boolean);
+  const names = lines.filter((line) => line.name).map((line) => (line.fitted ? `${line.name} (orange)` : line.name));
   if (names.length) host.append(make("p", { class: "small" }, `Lines: ${names.join("; ")}.`));
 }
 

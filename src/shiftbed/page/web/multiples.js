@@ -31,7 +31,7 @@ function multiplesView(host) {
         "div",
         { class: "multiple" },
         make("a", { href: address({ ...DEFAULTS, view: "scatter", shift: shift.name }) }, titleOf(shift.target)),
-        make("span", { class: "small" }, ` ${shift.pattern ?? ""}${fit.lines[0] ? ` R² ${number(fit.lines[0].r2, 2)}` : ""} n = ${mine.length}`),
+        make("span", { class: "small" }, ` ${shift.pattern ?? ""}${fit.lines[0] ? ` R²\u00a0${r2Text(fit.lines[0].r2)}` : ""} n\u00a0=\u00a0${many(mine.length)}`),
       );
       columnBox.append(box);
       miniature(box, shift, mine, fit);

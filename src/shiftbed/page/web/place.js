@@ -189,6 +189,12 @@ function chip(verdict, rho) {
 /** A probability after its name: "= 0.0715" or "< 0.0001". */
 const chance = (p) => (p < 1e-4 ? "<\u00a00.0001" : `=\u00a0${short(p)}`);
 
+/** A line by its OOD set, and by its ID set too where several shifts have that OOD set. */
+function titleOfLine(line) {
+  const shift = shiftNamed(line.shift);
+  return shift?.source.length === 1 && shift.source[0] === line.source ? shiftTitle(shift) : titleOf(line.target);
+}
+
 function placedCard(one, several) {
   const { line } = one;
   const show = () => update({ shift: line.shift });
@@ -196,7 +202,7 @@ function placedCard(one, several) {
   return make(
     "article",
     { class: "placed", "data-shift": line.shift, "data-rho": one.rho, "data-low": one.low, "data-high": one.high, "data-verdict": one.verdict, "data-p": one.p, "data-q": one.q },
-    make("h3", {}, several ? `${one.model.name} on ` : null, make("button", { type: "button", class: "link", onclick: show }, titleOf(line.target)), " ", chip(one.verdict, one.rho)),
+    make("h3", {}, several ? `${one.model.name} on ` : null, make("button", { type: "button", class: "link", onclick: show }, titleOfLine(line)), " ", chip(one.verdict, one.rho)),
     make("p", { class: "answer" }, plainSentence(one)),
     make(
       "p",

@@ -41,7 +41,7 @@ function planeView(host) {
       choice("Colour", Object.keys(DATA.models.columns), state.colour, (v) => update({ colour: v }), { "data-name": "colour" }),
     ),
     filterControls(),
-    planeNote(fit),
+    planeNote(fit, settings),
     legend(groups, styles, state.colour === "kind" ? KIND_NAMES : {}),
   );
   const axes = settings.map((s) => axisFor(rows.map((i) => accuracy(s, i)), s));
@@ -72,17 +72,18 @@ function planeView(host) {
   host.append(tableView("plane", ["model", state.colour, ...settings.map((s) => names[s]), "rho", "fitted"], table, rows.length));
 }
 
-function planeNote(fit) {
-  const note = make("p", { class: "equation", id: "plane-equation" }, planeEquation(fit));
+function planeNote(fit, settings) {
+  const note = make("p", { class: "equation", id: "plane-equation" }, planeEquation(fit, settings));
   figures(note, fit.reason ? [] : [fit], fit);
   return note;
 }
 
-function planeEquation(fit) {
+function planeEquation(fit, settings) {
   if (fit.reason) return `No plane: ${fit.reason}.`;
   const [u, v] = fit.weights;
   const sign = (w) => (w < 0 ? "−" : "+");
-  return `S(y) = ${number(u)}·S(x₁) ${sign(v)} ${number(Math.abs(v))}·S(x₂) ${sign(fit.intercept)} ${number(Math.abs(fit.intercept))}; n = ${fit.n}, R² ${number(fit.r2)}, MAE ${number(100 * fit.mae, 3)} points.`;
+  const [one, two, ood] = settings.map((s) => `${state.scale === "linear" ? "" : state.scale}(${titleOf(s)})`);
+  return `${ood} = ${number(u)} · ${one} ${sign(v)} ${number(Math.abs(v))} · ${two} ${sign(fit.intercept)} ${number(Math.abs(fit.intercept))}; n = ${fit.n}, R² ${number(fit.r2)}, MAE ${number(100 * fit.mae, 3)} points.`;
 }
 
 function projection(host, x, y, rows, styles, groupOf) {

@@ -165,6 +165,15 @@ def grid(testbed: Testbed, *, only: Choice = "all", all: bool = False) -> Heatma
     )
 
 
+def _titles(testbed: Testbed, shifts: Sequence[Shift]) -> tuple[str, ...]:
+    """Shifts by their OOD sets, and by their ID sets too where several have the same."""
+    targets = [testbed.title_of(s.target) for s in shifts]
+    return tuple(
+        title if targets.count(title) == 1 else f"{title} over {testbed.title_of(s.source[0])}"
+        for title, s in zip(targets, shifts, strict=True)
+    )
+
+
 def probes(testbed: Testbed) -> Heatmap:
     """R² of probit OOD accuracy on each probe and on ID accuracy, over the baseline models.
 
@@ -188,7 +197,7 @@ def probes(testbed: Testbed) -> Heatmap:
     best = np.nan_to_num(values, nan=-1.0)
     return Heatmap(
         title="R² of each probe for accuracy under shift",
-        rows=tuple(testbed.title_of(s.target) for s in shifts),
+        rows=_titles(testbed, shifts),
         columns=("ID accuracy", *measured),
         values=values,
         low=0.0,
