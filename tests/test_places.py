@@ -14,9 +14,11 @@ import pytest
 import shiftbed as sb
 from shiftbed.cli import main
 from shiftbed.errors import InputError, Unreachable, WriteError
+from shiftbed.importing.exchange import import_predictions
 from shiftbed.page.serve import stamp_of
 from shiftbed.places import PAUSES, local, matching, patiently, shown_place, there, url_of
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_top, verify
+from shiftbed.store.compact import compact
 from tests.objects import BUCKET, Faults, before, environment, s3_server
 from tools.kill_fifty import make_testbed
 
@@ -157,6 +159,26 @@ def test_a_store_of_ten_thousand_cells_opens_with_few_requests(server, bucket, m
         assert opened.read("m0", "s0").equals(part)
     assert len(faults.requests) <= 20, faults.requests
     s3fs.S3FileSystem.clear_instance_cache()
+
+
+def test_requests_do_not_grow_with_the_cells(server, bucket, monkeypatch):
+    """Small cells imported, scored, put together: whatever their number."""
+    rng, made = np.random.default_rng(0), {}
+    for models in (10, 400):
+        names = [f"m{i}" for i in range(models)]
+        top1, labels = rng.integers(0, 3, (models, 20)), rng.integers(0, 3, 20)
+        np.savez("val.npz", models=names, top1=top1, labels=labels)
+        faults = Faults()
+        with before(server, faults) as port:
+            for key, value in environment(port).items():
+                monkeypatch.setenv(key, value)
+            s3fs.S3FileSystem.clear_instance_cache()
+            import_predictions(f"{bucket}/{models}", ["val.npz"])
+            assert len(sb.score(f"{bucket}/{models}").frame) == models
+            compact(PredictionStore.existing(f"{bucket}/{models}"))
+        made[models] = len(faults.requests)
+    s3fs.S3FileSystem.clear_instance_cache()
+    assert made[400] <= made[10] + 3, made
 
 
 def test_every_place_of_an_evaluation_may_be_a_url(bucket, shiftbed, tmp_path):

@@ -146,6 +146,15 @@ class Overview:
         )
         return record, found or [one.part for one in packed if one.file in self.packs]
 
+    def is_one_file(self, model: str, setting: str) -> bool:
+        """Whether all rows of a cell are where its record says, in one file and in no other."""
+        names = self.files.get(cell_folder(model, setting), [])
+        pieces = self.store.pieces(model, setting)
+        if len(pieces) != 1 or pieces[0].checksum is None:
+            return False
+        (piece,) = pieces
+        return piece.file in self.packs and not names if piece.packed else names == [piece.file]
+
     def is_untidy(self, model: str, setting: str) -> bool:
         """Whether rows of a cell are in several files."""
         names = self.files.get(cell_folder(model, setting), [])
@@ -201,9 +210,9 @@ def compact(store: PredictionStore) -> Compacted:
     """
     with _alone(store):
         merged, skipped = 0, []
-        for record in store.cells():
-            model, setting = record["model"], record["setting"]
-            if record.get("status") != "complete":
+        known = Overview(store)
+        for (model, setting), record in known.records.items():
+            if record.get("status") != "complete" or known.is_one_file(model, setting):
                 continue
             try:
                 if merge(store, model, setting) or not is_in_place(store, model, setting):
