@@ -1,6 +1,6 @@
 """Where names of points and keys go so that they cover neither each other nor what is drawn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -158,9 +158,9 @@ def settle_keys(
         frame = axes.get_window_extent()
         if legend is None or legend.get_window_extent().x0 > frame.x1 - 1.0:
             continue  # beside the axes already
-        points, rest = _drawn_on(axes)
+        drawn = _drawn_on(axes)
         margin = 3.0 * figure.dpi / 72.0
-        cost = [_covered(axes, corner, points, rest, margin) for corner in _CORNERS]
+        cost = [_covered(axes, corner, drawn, margin) for corner in _CORNERS]
         best = min(range(len(_CORNERS)), key=lambda i: cost[i])
         legend.set_loc(_CORNERS[best])
         if below and cost[best][0]:
@@ -171,17 +171,13 @@ def settle_keys(
         figure.draw_without_rendering()
 
 
-def _covered(
-    axes: "Axes", corner: Any, points: Floats, rest: Floats, margin: float
-) -> tuple[int, int]:
-    """How many points, and places of lesser things, a key in that corner covers."""
+def _covered(axes: "Axes", corner: Any, drawn: Sequence[Floats], margin: float) -> tuple[int, ...]:
+    """How many places of what is drawn a key in that corner covers."""
     legend = axes.get_legend()
     assert legend is not None
     legend.set_loc(corner)
     box = legend.get_window_extent().padded(margin)
-    return tuple(  # type: ignore[return-value]
-        int(((found > box.min) & (found < box.max)).all(axis=1).sum()) for found in (points, rest)
-    )
+    return tuple(int(((at > box.min) & (at < box.max)).all(axis=1).sum()) for at in drawn)
 
 
 def _put_below(axes: "Axes", remake: "Callable[[int], Legend]") -> float:
@@ -206,32 +202,32 @@ def _put_below(axes: "Axes", remake: "Callable[[int], Legend]") -> float:
     return float(legend.get_window_extent().height / figure.dpi)
 
 
-def _drawn_on(axes: "Axes") -> tuple[Floats, Floats]:
-    """Places in pixels of what a key must not cover (points, curves, bars, names), and of what it
-    better does not (error bars, bands, dashed lines)."""
+def _drawn_on(axes: "Axes") -> list[Floats]:
+    """Places in pixels of what a key must not cover (points, curves, bars, names), of what it had
+    better not (error bars, bands), and of dashed lines."""
     from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 
-    frame, points, rest = axes.get_window_extent(), [np.empty((0, 2))], [np.empty((0, 2))]
+    frame = axes.get_window_extent()
+    points, bars, dashes = [np.empty((0, 2))], [np.empty((0, 2))], [np.empty((0, 2))]
     step = axes.figure.dpi / 20.0
     for marks in axes.collections:
         if isinstance(marks, PathCollection):
             points.append(axes.transData.transform(np.ma.getdata(marks.get_offsets())))
         elif isinstance(marks, PolyCollection):
             bands = (axes.transData.transform(path.vertices) for path in marks.get_paths())
-            rest += [_dense(band, step) for band in bands]
+            bars += [_dense(band, step) for band in bands]
         elif isinstance(marks, LineCollection):
-            rest += [_dense(axes.transData.transform(s), step) for s in marks.get_segments()]
+            bars += [_dense(axes.transData.transform(s), step) for s in marks.get_segments()]
     for line in axes.lines:
         places = _dense(line.get_transform().transform(line.get_xydata()), step)
-        (points if line.get_linestyle() == "-" else rest).append(places)
+        (points if line.get_linestyle() == "-" else dashes).append(places)
     for patch in axes.patches:
         points.append(_filling(patch.get_window_extent(), step))
     for text in axes.texts:
         points.append(_filling(text.get_window_extent(), step))
-    within = [np.vstack(found) for found in (points, rest)]
+    within = [np.vstack(found) for found in (points, bars, dashes)]
     low, high = np.array(frame.min), np.array(frame.max)
-    clipped = [found[((found >= low) & (found <= high)).all(axis=1)] for found in within]
-    return clipped[0], clipped[1]
+    return [found[((found >= low) & (found <= high)).all(axis=1)] for found in within]
 
 
 def _dense(way: Floats, step: float) -> Floats:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from shiftbed.display import middle
 from shiftbed.figures.charts import Bars, Chart, Curves, Dots, Heatmap, Reference
 from shiftbed.figures.palette import LINE, Style, looks
-from shiftbed.figures.scatters import GREY
+from shiftbed.figures.scatters import GREY, wrap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -166,8 +166,8 @@ def _finish(axes: "Axes", chart: Curves | Dots, entries: int) -> None:
     named = _lines(axes, chart.lines, colours, taken)
     axes.set_xlim(low)
     axes.set_ylim(high)
-    axes.set_xlabel(chart.x_title, parse_math=False)
-    axes.set_ylabel(chart.y_title, parse_math=False)
+    axes.set_xlabel(wrap(chart.x_title, 56), parse_math=False)
+    axes.set_ylabel(wrap(chart.y_title, 44), parse_math=False)
     axes.grid(color="#E6E6E6", linewidth=0.5)
     axes.set_axisbelow(True)
     if entries > 1 or named:

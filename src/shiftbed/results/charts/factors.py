@@ -85,8 +85,8 @@ def pattern_panels(
         panels.append(
             Dots(
                 title=(f"{pair.task}: " if several else "") + f"{row['pattern']}{trusted}",
-                x_title=_cut(title_of(pair.source)),
-                y_title=_cut(title_of(pair.target)),
+                x_title=title_of(pair.source),
+                y_title=title_of(pair.target),
                 names=tuple(m for m, keep in zip(pair.models, there, strict=True) if keep),
                 x=100 * x[there],
                 y=100 * y[there],
@@ -102,14 +102,6 @@ def pattern_panels(
         columns=min(wide, len(panels)),
         reading="Accuracy in %, a dot per network.",
     )
-
-
-def _cut(name: str, most: int = 30) -> str:
-    """
-    >>> _cut("imagenetv2-matched-frequency-format-val")
-    'imagenetv2-matc…ency-format-val'
-    """
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most // 2) :]}"
 
 
 def count_bars(counts: pl.DataFrame, *, title: str) -> Bars:
