@@ -6,6 +6,7 @@ import pytest
 import rich.console
 
 import shiftbed as sb
+from shiftbed.display import Table
 
 
 def test_a_result_is_text_in_a_notebook_too(monkeypatch):
@@ -48,3 +49,15 @@ def test_the_verdict_comes_first_and_in_colour():
     first = text.getvalue().splitlines()[0]
     assert first.startswith("\x1b[1mimagenet-v2: ")
     assert "\x1b[1;32mmore robust than its accuracy predicts\x1b[0m" in first
+
+
+def test_what_tells_rows_apart_is_not_dropped_on_a_narrow_terminal():
+    """A group without a name is an empty cell, which made its column the first to go."""
+    columns = ("shift", "group", "kind", "mean", "± std", "95 % of the mean", "n", "families")
+    first = ("rendered", "", "fitted", "+1.00", "1.20", "-9.46 … +1.07", "24", "9")
+    second = ("rendered", "mnist", "own", "+2.00", "1.30", "-8.46 … +1.08", "25", "10")
+    third = ("rendered", "digits", "own", "+3.00", "1.40", "-7.46 … +1.08", "26", "11")
+    table = Table(columns=columns, rows=(first, second, third), left=3).fitted(48)
+    assert "group" in table.columns
+    assert "kind" not in table.columns
+    assert "95 % of the mean" in table.columns

@@ -191,13 +191,15 @@ class Table:
         )
 
     def _dispensable(self) -> int:
-        """The emptiest column besides the first and the last, or the widest; ρ and an interval are
-        the last to go."""
-        widths = self._longest(_parts)
+        """The emptiest column besides the first and the last, or the widest; ρ, an interval and
+        what tells rows apart are the last to go."""
+        widths, names = self._longest(_parts), [row[: self.left] for row in self.rows]
 
         def rank(i: int) -> tuple[bool, int, int]:
             texts = [row[i] for row in self.rows]
             needed = self.columns[i] == "ρ" or any(" … " in text for text in texts)
+            others = {(*name[:i], *name[i + 1 :]) for name in names}
+            needed = needed or (i < self.left and len(others) < len(set(names)))
             return not needed, texts.count(""), widths[i]
 
         return max(range(1, len(self.columns) - 1), key=rank)

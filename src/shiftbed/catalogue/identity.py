@@ -6,7 +6,7 @@ joined on what is meant (``data/identities.toml``), and readers see one title.
 
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from shiftbed.catalogue.lookup import entries
@@ -36,6 +36,7 @@ class Identity:
     citation: str = ""
 
 
+@lru_cache(maxsize=4096)
 def identity(name: str) -> Identity | None:
     """What is known of the test set of that name, None if nothing.
 
@@ -121,5 +122,8 @@ def _known() -> dict[str, Identity]:
     return found
 
 
+_SEPARATORS = str.maketrans("", "", "-_")
+
+
 def _key(name: str) -> str:
-    return "".join(c for c in name.casefold() if c not in "-_" and not c.isspace())
+    return "".join(name.casefold().translate(_SEPARATORS).split())

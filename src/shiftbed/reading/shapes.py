@@ -70,6 +70,8 @@ def misfit(value: Any, shape: Shape, at: str = "") -> str | None:
     >>> misfit({}, {"n": count, "why?": text})
     'n'
     """
+    if not isinstance(shape, tuple | list | dict):
+        return None if _fits(value, shape) else at or "it"
     if isinstance(shape, tuple):
         found = [misfit(value, one, at) for one in shape]
         return None if None in found else found[-1]
@@ -78,9 +80,7 @@ def misfit(value: Any, shape: Shape, at: str = "") -> str | None:
             return at or "it"
         inner = (misfit(one, shape[0], f"{at}[{i}]") for i, one in enumerate(value))
         return next((one for one in inner if one is not None), None)
-    if isinstance(shape, dict):
-        return _misfit_keys(value, shape, at)
-    return None if _fits(value, shape) else at or "it"
+    return _misfit_keys(value, shape, at)
 
 
 def fitting(value: Any, shape: Shape, path: str | Path) -> Any:
@@ -96,11 +96,9 @@ def _misfit_keys(value: Any, shape: dict[str, Shape], at: str) -> str | None:
         return at or "it"
     head = f"{at}." if at else ""
     for key, inner in shape.items():
-        name = key.removesuffix("?")
-        if name == "*":
-            continue
+        name = key[:-1] if key[-1] == "?" else key
         if name not in value:
-            if key == name:
+            if key == name and name != "*":
                 return head + name
             continue
         found = misfit(value[name], inner, head + name)
