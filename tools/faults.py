@@ -13,7 +13,8 @@ left out.
 Of a command with more than ``--most`` calls so many are struck, evenly spread, each with one error
 in turn and with a kill; ``--every`` strikes each call with each error and with a kill. What the
 same command does in the end depends on what is on the disk alone: it is run again once for each
-state of the disk (``states``), whichever strikes left it.
+state of the disk (``states``), whichever strikes left it. Ctrl-C, or a request to end, and it says
+what came of the strikes so far, and how many are ``left``.
 """
 
 import argparse
@@ -279,7 +280,7 @@ def try_all(
     world: Path, folder: Path, writers: tuple[Writer, ...], options: argparse.Namespace
 ) -> dict[str, Any]:
     """Strike every command; counts of what came of it, and the cases that went wrong."""
-    names = ("calls", "faults", "kills", "missed", "states")
+    names = ("calls", "faults", "kills", "missed", "left", "states")
     counts = Counter(dict.fromkeys((*names, "tracebacks", "differ", "leftovers", "half"), 0))
     cases: list[str] = []
     for writer in writers:
@@ -294,6 +295,9 @@ def try_all(
         endings: dict[str, Ending] = {}
         for at, error in strikes(calls, options.most, options.every):
             if options.fault and error not in options.fault:
+                continue
+            if _stopped:
+                counts["left"] += 1
                 continue
             killed = error == "kill"
             lay_out(world, place, writer)
@@ -336,6 +340,10 @@ def _unlike(one: Ending, other: Ending) -> str:
     return " ".join(sorted(n for n in names if one.files.get(n) != other.files.get(n))[:3])
 
 
+_stopped: list[int] = []
+"""The signals that asked this to end."""
+
+
 # --- the tool --------------------------------------------------------------------------------
 
 
@@ -362,25 +370,26 @@ def main() -> None:
     options = parser.parse_args()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     if SHIM not in os.environ:  # once more, with the library loaded first
-        with tempfile.TemporaryDirectory(prefix="shiftbed-faults-") as folder:
-            shim = compile_shim(Path(folder))
-            if shim is None:
-                sys.exit("tools.faults needs a C compiler (cc)")
-            more = {SHIM: str(shim), "LD_PRELOAD": str(shim)}
-            again = [sys.executable, "-m", "tools.faults", *sys.argv[1:]]
-            sys.exit(subprocess.run(again, env=os.environ | more, check=False).returncode)
+        shim = compile_shim(Path(tempfile.mkdtemp(prefix="shiftbed-faults-")))
+        if shim is None:
+            sys.exit("tools.faults needs a C compiler (cc)")
+        again = [sys.executable, "-m", "tools.faults", *sys.argv[1:]]
+        os.execve(again[0], again, os.environ | {SHIM: str(shim), "LD_PRELOAD": str(shim)})
     writers = tuple(one for one in WRITERS if options.only is None or one.name in options.only)
     folder = Path(tempfile.mkdtemp(prefix="shiftbed-faults-", dir=memory))
     try:
         preload()
         world = make_world_in_a_child(options.world or folder / "world")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: _stopped.append(number))
         found = try_all(world, folder, writers, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(Path(os.environ[SHIM]).parent, ignore_errors=True)
     cases = found.pop("cases")
     print(json.dumps(found) if options.json else "\n".join(f"{k:12s}{v}" for k, v in found.items()))
     print("".join(f"{case}\n" for case in cases), end="", file=sys.stderr)
-    sys.exit(1 if cases else 0)
+    sys.exit(1 if cases or found["left"] else 0)
 
 
 if __name__ == "__main__":
