@@ -1,13 +1,15 @@
 """Every picture of the README and the documentation: views of the page, and the gallery.
 
-    python -m tools.screenshots [--store STORE] [--only report|gallery] [--name TEXT]
+    python -m tools.screenshots [--store STORE] [--only report|gallery|notebook] [--name TEXT]
 
-Makes the page of the 2020 testbed, and of a store (for the charts that need predictions per image,
-if one is given), opens each view in headless Chromium at 1280 and 390 pixels, and writes compressed
-pictures to docs/images/report, less than 2.5 MB together; runs every plot line of docs/gallery.md
-into docs/images/gallery (STORE in place of the one that ``make demo`` leaves; ``tools.heads`` makes
-the other). Two files of hashes say of which sources the pictures are: docs/images/sources.sha256 of
-the page's, gallery.sha256 of the gallery's lines and what draws them.
+Makes the page of the 2020 testbed, and of a store (for the charts that need predictions per
+image, if one is given), opens each view in headless Chromium at 1280 and 390 pixels, and writes
+compressed pictures to docs/images/report, less than 2.5 MB together; runs every plot line of
+docs/gallery.md into docs/images/gallery (STORE in place of the one that ``make demo`` leaves;
+``tools.heads`` makes the other), and those of the tutorial into docs/images/digits; runs the
+notebook (``tools.notebook``). Two files of hashes say of which sources the pictures are:
+docs/images/sources.sha256 of the page's, gallery.sha256 of the gallery's lines and what draws
+them.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from PIL import Image
 
 import shiftbed as sb
 from shiftbed.page.report import report
+from tools import notebook
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
@@ -58,6 +61,11 @@ TALLEST = 1500
 WIDEST, LARGEST = 1280, 300_000
 DEMO = "demo/digits/store"
 """The store that ``make demo`` leaves, as the gallery's lines name it."""
+TUTORIAL = (
+    (f"--testbed {DEMO} --shift digits", "../digits/scatter"),
+    (f"--testbed {DEMO} --shift digits --chart trajectories", "../digits/trajectories"),
+)
+"""Plot lines of docs/tutorial.md, and their pictures from the gallery's folder."""
 HEADS = "demo/heads/store"
 """The store that ``tools.heads`` makes, likewise."""
 
@@ -88,9 +96,9 @@ def digest() -> str:
 
 
 def gallery_digest() -> str:
-    """Of the gallery's lines and the sources that draw them."""
+    """Of the gallery's and the tutorial's lines and the sources that draw them."""
     drawing = ROOT / "src" / "shiftbed" / "figures"
-    found = hashlib.sha256("\n".join(map(str, gallery_lines())).encode())
+    found = hashlib.sha256("\n".join(map(str, [*gallery_lines(), *TUTORIAL])).encode())
     for path in sorted(drawing.glob("*.py")):
         found.update(path.name.encode() + path.read_bytes())
     return found.hexdigest()
@@ -109,7 +117,7 @@ def gallery(folder: Path, store: str | None, only: str) -> None:
     lines = gallery_lines()
     for old in {path.stem for path in folder.glob("*.png")} - {name for _, name in lines}:
         (folder / f"{old}.png").unlink()
-    for options, name in lines:
+    for options, name in (*lines, *TUTORIAL):
         target = folder / f"{name}.png"
         if only not in name:
             continue
@@ -173,16 +181,18 @@ def main() -> None:
         default=DEMO if Path(DEMO).is_dir() else None,
         help=f"a prediction store for the charts that need one (default: {DEMO})",
     )
-    parser.add_argument("--only", choices=("report", "gallery"))
+    parser.add_argument("--only", choices=("report", "gallery", "notebook"))
     parser.add_argument("--name", default="", help="of the gallery: pictures with this in the name")
     options = parser.parse_args()
-    if options.only != "report":
+    if options.only in (None, "gallery"):
         gallery(IMAGES / "gallery", options.store, options.name)
         if not options.name:
             (IMAGES / "gallery.sha256").write_text(gallery_digest() + "\n", encoding="utf-8")
-    if options.only != "gallery":
+    if options.only in (None, "report"):
         views(IMAGES / "report", options.store)
         (IMAGES / "sources.sha256").write_text(digest() + "\n", encoding="utf-8")
+    if options.only in (None, "notebook"):
+        notebook.main()
 
 
 if __name__ == "__main__":

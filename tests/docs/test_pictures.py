@@ -61,3 +61,17 @@ def test_few_colours_keep_those_of_kinds_of_models(tmp_path):
     for at, colour in enumerate(wanted):
         found = np.array(kept.getpixel((11 + 20 * at, 11)), dtype=int)
         assert np.abs(found - ImageColor.getrgb(colour)).max() <= 8
+
+
+def test_every_picture_is_made_by_the_script_and_shown():
+    """None is left over, none comes from elsewhere."""
+    made = {f"gallery/{name}" for _, name in screenshots.gallery_lines()}
+    made |= {name.removeprefix("../") for _, name in screenshots.TUTORIAL} | {"notebook"}
+    views = [*screenshots.IMAGENET, *screenshots.STORE, *screenshots.PROBES]
+    made |= {f"report/{view}-{width}" for view in views for width in screenshots.WIDTHS}
+    there = screenshots.IMAGES.rglob("*.png")
+    assert {p.relative_to(screenshots.IMAGES).with_suffix("").as_posix() for p in there} == made
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    for options, name in screenshots.TUTORIAL:
+        assert f"shiftbed plot {options} -o" in tutorial
+        assert f"images/{name.removeprefix('../')}.png" in tutorial
