@@ -8,8 +8,6 @@ taken as it was last seen where it cannot.
 import os
 import re
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -156,6 +154,9 @@ def unreachable(address: str) -> str | None:
 
 @cache
 def _ask(root: str, patience: float) -> str | None:
+    import urllib.error
+    import urllib.request  # which takes as long to load as a table to read
+
     answer: list[str | None] = []
 
     def ask() -> None:

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 from functools import lru_cache
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from shiftbed.errors import InputError, unknown
 from shiftbed.places import local
@@ -12,7 +13,9 @@ from shiftbed.testbed.families import families, family_of
 from shiftbed.testbed.files import read_testbed, write_testbed
 from shiftbed.testbed.record import Testbed
 from shiftbed.testbed.select import choose
-from shiftbed.testbed.stored import testbed_from_store
+
+if TYPE_CHECKING:
+    from shiftbed.testbed.stored import testbed_from_store
 
 __all__ = [
     "PUBLISHED",
@@ -82,6 +85,8 @@ def open_testbed(source: Source) -> Testbed:
     if isinstance(found, Testbed):
         return found
     if isinstance(found, PredictionStore):
+        from shiftbed.testbed.stored import testbed_from_store
+
         return _with_families(testbed_from_store(found))
     if found.exists():
         return _with_families(read_testbed(found))
@@ -95,3 +100,10 @@ def _with_families(bed: Testbed) -> Testbed:
     if found.null_count() == len(found):
         return bed
     return replace(bed, models=bed.models.with_columns(found.alias("family")))
+
+
+def __getattr__(name: str) -> Any:
+    """What reads stores, when it is first used."""
+    if name == "testbed_from_store":
+        return import_module("shiftbed.testbed.stored").testbed_from_store
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
