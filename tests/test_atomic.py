@@ -7,8 +7,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
+import shiftbed as sb
 from shiftbed import atomic
 from shiftbed.atomic import abandoned, one_at_a_time, write_atomically
 from shiftbed.errors import InputError, WriteError
@@ -199,3 +201,30 @@ def test_a_full_disk_is_named_whichever_library_writes(tmp_path, writer):
     )
     assert done.stdout == f"cannot write {place}: File too large\n", done.stderr
     assert names(tmp_path) == []
+
+
+def leave(path):
+    """A temporary file, as a writer leaves it that is killed."""
+    code = (
+        "import sys; from shiftbed.atomic import temporary_name; print(temporary_name(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", code, path.name]
+    made = subprocess.run(command, capture_output=True, text=True, check=True)
+    path.parent.mkdir(exist_ok=True)
+    (path.parent / made.stdout.strip()).write_bytes(b"{")
+
+
+def test_what_a_writer_left_beside_a_store_that_is_made_goes(tmp_path):
+    leave(tmp_path / "store" / "store.json")
+    files = LocalFiles(tmp_path / "store")
+    with files.lock(alone=False):
+        pass
+    assert names(tmp_path / "store") == [".lock"]
+
+
+def test_a_folder_with_nothing_but_a_killed_writers_file_is_empty(tmp_path):
+    pixels = np.arange(2 * 64, dtype=np.uint8).reshape(2, 8, 8)
+    np.savez(tmp_path / "val.npz", images=pixels, labels=[0, 1])
+    leave(tmp_path / "out" / "manifest.json")
+    sb.corrupt(tmp_path / "val.npz", tmp_path / "out", corruptions=["contrast:1"])
+    assert not list((tmp_path / "out").rglob("*.part"))

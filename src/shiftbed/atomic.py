@@ -71,7 +71,7 @@ class write_atomically:
     def _begun(self) -> "_Noting":
         for again in (True, False):
             self.target.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(self.target.parent)
+            sweep(self.target.parent)
             try:
                 return _Noting(self.temporary, "xb")
             except FileNotFoundError:  # an empty folder that was removed just now
@@ -191,7 +191,8 @@ def _is_dead(path: Path, old: float) -> bool:
         return False
 
 
-def _sweep(folder: Path) -> None:
+def sweep(folder: Path) -> None:
+    """Remove temporary files of dead writers, once a process."""
     if folder in _swept:
         return
     _swept.add(folder)

@@ -36,7 +36,7 @@ import polars as pl
 from numpy.typing import NDArray
 from PIL import Image
 
-from shiftbed.atomic import write_atomically
+from shiftbed.atomic import sweep, write_atomically
 from shiftbed.display import Result, Table
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data import TestSet, UnreadableImage, open_test_set
@@ -282,6 +282,7 @@ def _begin(
                 words = "; ".join(f"{key} {before.get(key)}, now {now[key]}" for key in changed)
                 raise InputError(f"{root}: was made with another {what}: {words}")
     else:
+        sweep(root)  # of one that was killed before it had a manifest
         if root.exists() and any(root.iterdir()):
             raise InputError(f"{root}: is not empty and has no manifest; give a new folder")
         _write_json(root / f"{MANIFEST}.json", head)

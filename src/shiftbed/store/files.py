@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from shiftbed.atomic import abandoned, write_atomically
+from shiftbed.atomic import abandoned, sweep, write_atomically
 from shiftbed.errors import InputError, Unreachable, WriteError, brief
 from shiftbed.places import file_system, path_of, patiently, url_of, version_of
 from shiftbed.store.sealing import FileMissing, FileUnreadable, digest
@@ -180,6 +180,7 @@ class LocalFiles:
                 ) from None
             except OSError:
                 pass
+            sweep(self._root)
             yield
         finally:
             os.close(handle)
