@@ -110,6 +110,7 @@ class LocalFiles:
         return [self.read(name) for name in names]
 
     def write(self, name: str, data: bytes) -> None:
+        sweep(self._root)  # which is written to once only, when it is made
         with write_atomically(self._root / name) as file:
             file.write(data)
 
