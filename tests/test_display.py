@@ -61,3 +61,16 @@ def test_what_tells_rows_apart_is_not_dropped_on_a_narrow_terminal():
     assert "group" in table.columns
     assert "kind" not in table.columns
     assert "95 % of the mean" in table.columns
+
+
+def test_an_interval_is_not_broken_where_other_columns_could_be_wider():
+    heads = ("ood", "training_data", "fitted", "ID", "mean ρ", "95 % of the mean", "MAE", "n", "of")
+    rows = tuple(
+        ("rendered", data, "no", "mnist + digits", mean, "-18.51 … +20.74", mean, n, n)
+        for data, mean, n in (("mnist", "+39.76", "3"), ("mnist+digits", "+9.7", "10"))
+    )
+    last = ("other", "mnist", "yes", "mnist", "+1.00", "+1.00 … +20.74", "1.00", "24", "10")
+    text = io.StringIO()
+    table = Table(columns=heads, rows=(*rows, last), left=4)
+    table.print(rich.console.Console(file=text, width=92, color_system=None))
+    assert text.getvalue().count("-18.51\u00a0…\u00a0+20.74") == 2

@@ -349,7 +349,7 @@ def terminal() -> "Console":
 
 def _parts(text: str) -> list[str]:
     """What must not be broken: words, and an interval as a whole."""
-    return [text] if " … " in text else text.split()
+    return [text] if " … " in text.replace("\u00a0", " ") else text.split()
 
 
 def _short(text: str, most: int) -> str:
