@@ -45,6 +45,7 @@ _COLOURS = {
     r"\bnot trusted\b|\bextrapolated\b|\bartefact\b": "yellow",
 }
 """Words of verdicts and what they look like on a terminal."""
+_INTERVAL = re.compile(r"\d\s…\s[-+]?\d")
 _HASHED = re.compile(r"[^\W\d][\w.:/-]*-[0-9a-f]{12}(?:@\d+)?")
 """Names that recipes give: of no use to a reader."""
 
@@ -197,7 +198,7 @@ class Table:
 
         def rank(i: int) -> tuple[bool, int, int]:
             texts = [row[i] for row in self.rows]
-            needed = self.columns[i] == "ρ" or any(" … " in text for text in texts)
+            needed = self.columns[i] == "ρ" or any(map(_INTERVAL.search, texts))
             others = {(*name[:i], *name[i + 1 :]) for name in names}
             needed = needed or (i < self.left and len(others) < len(set(names)))
             return not needed, texts.count(""), widths[i]
@@ -349,11 +350,11 @@ def terminal() -> "Console":
 
 def _parts(text: str) -> list[str]:
     """What must not be broken: words, and an interval as a whole."""
-    return [text] if " … " in text.replace("\u00a0", " ") else text.split()
+    return [text] if _INTERVAL.search(text) else text.split()
 
 
 def _short(text: str, most: int) -> str:
-    if " … " in text:
+    if _INTERVAL.search(text):
         return text.replace(" ", "\u00a0")
     return " ".join(middle(word, most) for word in text.split(" "))
 
