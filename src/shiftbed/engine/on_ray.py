@@ -250,6 +250,8 @@ class _Crew:
         if job.failed_on is not None and not done.error:
             self._leave_out(job.failed_on, job)
         self._release(job)
+        if not done.error:  # nobody waits while the results are recorded
+            self._assign()
         for part in parts:
             self.report(part)
         yield done

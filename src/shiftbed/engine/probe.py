@@ -16,6 +16,7 @@ from shiftbed.engine.plan import ModelSpec
 from shiftbed.errors import InputError, unknown
 from shiftbed.evaluation.data import TestSet, open_test_set
 from shiftbed.evaluation.data.authors import split_spec
+from shiftbed.evaluation.memory import reused_memory
 from shiftbed.evaluation.models import Model
 from shiftbed.evaluation.models import model as open_model
 from shiftbed.evaluation.models.registry import code_in, name_of
@@ -159,6 +160,7 @@ def _note(row: Row) -> str:
     return f"{row['note']}; {row['unreadable']} unreadable" if row["unreadable"] else row["note"]
 
 
+@reused_memory()
 def probe(
     models: Any,
     test_set: str | Path | TestSet,

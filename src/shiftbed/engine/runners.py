@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Protocol
 
 from shiftbed.engine.plan import Done
 from shiftbed.errors import InputError
+from shiftbed.evaluation.memory import reused_memory
 
 TRIES = 3
 Report = Callable[[Done], None]
@@ -38,15 +39,17 @@ class Work(Protocol):
 
 def in_process(tasks: Iterable[Work], report: Report) -> Iterator[Done]:
     """One after the other, in this process."""
-    for task in tasks:
-        yield attempt(task, report)
+    with reused_memory():
+        for task in tasks:
+            yield attempt(task, report)
 
 
 def attempt(task: Work, report: Report) -> Done:
     """Do a task; an error becomes part of the answer, with its last line."""
     module, _, name = task.work.partition(":")
     try:
-        done: Done = getattr(import_module(module), name)(task, report)
+        with reused_memory():
+            done: Done = getattr(import_module(module), name)(task, report)
         return done
     except InputError as error:
         return Done(key=task.key, error=str(error))
@@ -93,8 +96,11 @@ def in_processes(
                         _assign(replacement, todo)
                 elif isinstance(done, Done):
                     worker.task = None
-                    yield done  # before the next task is chosen: it may depend on what is done
-                    _assign(worker, todo)
+                    if not done.error:  # nobody waits while the results are recorded
+                        _assign(worker, todo)
+                    yield done
+                    if done.error:  # which may say that others are hopeless too
+                        _assign(worker, todo)
     finally:
         for worker in crew:
             worker.pipe.close()
@@ -180,13 +186,14 @@ def _work(pipe: Connection, threads: int | None) -> None:
         import torch
 
         torch.set_num_threads(threads)
-    while True:
-        try:
-            task = pipe.recv()
-        except (EOFError, OSError):
-            return
-        done = attempt(task, lambda part: pipe.send((False, part)))
-        try:
-            pipe.send((True, done))
-        except OSError:  # whoever asked has gone; what is written stays
-            return
+    with reused_memory():
+        while True:
+            try:
+                task = pipe.recv()
+            except (EOFError, OSError):
+                return
+            done = attempt(task, lambda part: pipe.send((False, part)))
+            try:
+                pipe.send((True, done))
+            except OSError:  # whoever asked has gone; what is written stays
+                return

@@ -27,6 +27,7 @@ from shiftbed.engine.toml_files import model_beside
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet, open_test_set
 from shiftbed.evaluation.data.parts import ranked
+from shiftbed.evaluation.memory import reused_memory
 from shiftbed.evaluation.models.torch_model import torch_threads
 from shiftbed.training.arguments import one_of
 from shiftbed.training.augment import keeping_generators
@@ -145,6 +146,7 @@ def _repeats(per_example: int, share: float) -> int:
     return per_example // each
 
 
+@reused_memory()
 def difficulty(
     source: str | Path | Recipe | TestSet | TrainingData,
     data: str | None = None,

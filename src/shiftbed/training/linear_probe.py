@@ -29,6 +29,7 @@ from shiftbed.engine.open_setting import OpenSetting, open_setting
 from shiftbed.engine.plan import ModelSpec
 from shiftbed.engine.testbed_file import plan_setting
 from shiftbed.errors import InputError
+from shiftbed.evaluation.memory import reused_memory
 from shiftbed.evaluation.models import Model, TorchModel, model
 from shiftbed.results.scores import score_table
 from shiftbed.store import PredictionStore
@@ -303,6 +304,7 @@ class LinearProbed(Result):
         yield score_table("", self.frame, self.level)
 
 
+@reused_memory()
 def linear_probe(
     source: str | Model | nn.Module,
     test_sets: Any,

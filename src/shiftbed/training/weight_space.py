@@ -24,6 +24,7 @@ from shiftbed.engine.plan import CellPlan, Done, ModelSpec
 from shiftbed.engine.testbed_file import plan_setting
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
+from shiftbed.evaluation.memory import reused_memory
 from shiftbed.evaluation.models import Model, TorchModel, model, resolve
 from shiftbed.evaluation.models.checkpoints import existing, fit
 from shiftbed.evaluation.models.modules import Normalised
@@ -367,6 +368,7 @@ class Soup(Result):
         )
 
 
+@reused_memory()
 def soup(
     models: Sequence[Source],
     *,
