@@ -11,13 +11,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import shiftbed as sb
 from shiftbed.engine.identity import identity
-from shiftbed.engine.plan import PART, ModelSpec, ranges
+from shiftbed.engine.plan import PART, ModelSpec, ranges, tasks
 from shiftbed.engine.run import plan, run_spec
+from shiftbed.engine.runners import in_processes
 from shiftbed.engine.testbed_file import read_testbed_toml
 from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore, verify
 from shiftbed.store.compact import expand
+from shiftbed.store.files import RemoteFiles
 from shiftbed.store.names import cell_folder, part_name
 from tests.clusters import PATIENT
 from tools.kill_fifty import kill_and_compare, make_testbed, predictions, start
@@ -52,6 +55,63 @@ def test_the_second_run_has_nothing_to_do(testbed):
     assert again.images == 0
     assert len(again.complete) == 4
     assert predictions(testbed.parent) == before
+
+
+def test_a_run_asks_an_object_store_for_little(tmp_path, monkeypatch):
+    """Per cell: its claim, its record, its predictions, a list (S3 removes many at once)."""
+    asked = []
+    do = RemoteFiles._do
+    monkeypatch.setattr(
+        RemoteFiles, "_do", lambda self, work, name: asked.append(name) or do(self, work, name)
+    )
+    rng = np.random.default_rng(0)
+    sets = [
+        sb.TestSet(
+            rng.integers(0, 256, (20, 8, 8, 3), np.uint8), rng.integers(0, 3, 20), name=f"s{i}"
+        )
+        for i in range(4)
+    ]
+    made = {}
+    for count in (2, 12):
+        nets = [
+            sb.model(
+                lambda pixels, i=i: pixels.mean((2, 3)) * i,
+                name=f"m{i}",
+                size=8,
+                mean=(0, 0, 0),
+                std=(1, 1, 1),
+            )
+            for i in range(1, count + 1)
+        ]
+        asked.clear()
+        found = sb.evaluate(nets, sets, store=f"memory://{tmp_path.name}/{count}")
+        assert len(found.frame) == 4 * count
+        made[count] = len(asked)
+    assert made[12] - made[2] <= 10 * 40, made
+
+
+def test_a_worker_is_at_work_while_what_it_did_is_recorded(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(make_testbed(tmp_path / "bed").parent))
+    spec = read_testbed_toml(tmp_path / "bed" / "testbed.toml", allow_code=True)
+    done, _ = plan(spec, PredictionStore(spec.store))
+    todo = [
+        task
+        for cell in done
+        for task in tasks(replace(cell, missing=cell.missing[:1]), spec.store, spec.options)
+    ]
+    asked = []
+
+    def given():
+        for task in todo:
+            asked.append(task.key)
+            yield task
+
+    seen = []
+    for one in in_processes(given(), lambda _: None, workers=1, threads=1):
+        seen.append((one.key, one.error, len(asked)))
+    assert [key for key, _, _ in seen] == [task.key for task in todo]
+    assert [error for _, error, _ in seen] == [""] * len(todo)
+    assert [count for _, _, count in seen[:-1]] == list(range(2, len(todo) + 1))
 
 
 def test_only_what_is_missing_is_made_again(testbed):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from shiftbed.store import PredictionStore
-from shiftbed.store.claims import Claims
+from shiftbed.store.claims import TOGETHER, Claims
 
 
 @pytest.fixture(params=["local", "memory", "object store"])
@@ -127,3 +127,23 @@ def test_claims_are_renewed_while_they_are_held(files):
     assert other.take("cell")
     time.sleep(0.7)
     assert Claims(files, lease=0.6).take("cell")
+
+
+def test_claims_of_what_is_done_are_given_up_together(tmp_path):
+    """Where each would be a request; whoever looks at the claims takes them for over."""
+    files = PredictionStore(f"memory://{tmp_path.name}").files
+    first, second = Claims(files), Claims(files)
+    with first.kept():
+        for i in range(TOGETHER):
+            assert first.take(f"cell {i}")
+            first.release(f"cell {i}", at_once=False)
+            assert not first.others
+            assert len(files.below("claims")) == (i + 1) % TOGETHER
+        assert first.take("last")
+        first.release("last", at_once=False)
+        assert first.take("last")  # its own, and over
+        first.release("last", at_once=False)
+        assert second.take("other")
+    assert len(files.below("claims")) == 1
+    second.release("other")
+    assert files.below("claims") == []

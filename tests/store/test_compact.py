@@ -1,5 +1,6 @@
 """Few, large files: the same predictions, whenever it is interrupted, and read while it happens."""
 
+import errno
 import itertools
 import json
 
@@ -338,3 +339,20 @@ def test_compacting_goes_on_after_a_kill_before_old_batches_were_removed(tmp_pat
     store.files.write(settled, data)
     compact(PredictionStore(tmp_path / "s"))
     assert every_file(tmp_path) == before
+
+
+def test_a_disk_that_is_full_ends_compacting(tmp_path, monkeypatch):
+    """It is an error, not a cell that is left as it is: the same command again goes on."""
+    fill(PredictionStore(tmp_path), ["a", "b"], finish=False)
+    before = everything(PredictionStore(tmp_path))
+
+    def full(self, name, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(LocalFiles, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            compact_store(tmp_path)
+    assert everything(PredictionStore(tmp_path)) == before
+    assert compact_store(tmp_path).cells == 2
+    assert everything(PredictionStore(tmp_path)) == before

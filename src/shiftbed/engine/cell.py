@@ -93,7 +93,8 @@ def _begun(store: PredictionStore, task: Task) -> dict[str, Any]:
     record = None if task.fresh or task.first else store.cell(*task.key)
     if record is not None and "backend" in record:
         return record
-    if not store.check_test_set(open_setting(task.setting).stored):
+    planned_here = isinstance(task.store, PredictionStore)  # with the test set written to it
+    if not planned_here and not store.check_test_set(open_setting(task.setting).stored):
         raise InputError(
             f"{task.key[1]!r} is not in {store.files.root}: every worker must reach the store that "
             "the run began in"

@@ -30,6 +30,7 @@ from shiftbed.foreign_code import check_code
 from shiftbed.places import path_of, url_of, without_folders
 from shiftbed.store import PredictionStore
 from shiftbed.store.compact import Overview, finish_cell, is_in_place, settle, tidy
+from shiftbed.store.names import covers
 from shiftbed.store.store import not_in
 
 PAUSE = 1.0
@@ -154,7 +155,7 @@ def run_spec(
     if broken := _none_opens(spec):  # nothing is written
         summary.failed = {(one.name, id): why for id, why in broken.items() for one in spec.models}
         return summary
-    with store.files.lock(alone=False):  # nobody cleans up meanwhile
+    with store.files.lock(alone=False), store.at_work():  # nobody cleans up meanwhile
         if describe:
             store.write_about(_about(spec, store.about()))
         cells, broken = plan(spec, store, fresh=fresh)
@@ -168,9 +169,9 @@ def run_spec(
             cells = same_models(store, cells, given, summary.failed, same)
         elsewhere = runner != "local"  # what this process need not have: a GPU
         cells = _with_backbones(cells, given | ({"device": "cpu"} if elsewhere else {}))
-        kept = spec.store
-        if isinstance(kept, str) and url_of(kept) is None:
-            kept = str(path_of(kept).absolute())  # workers may be elsewhere
+        kept: str | PredictionStore = store
+        if elsewhere and isinstance(spec.store, str):
+            kept = spec.store if url_of(spec.store) else str(path_of(spec.store).absolute())
         images = Counter({cell.model.name: 0 for cell in cells})
         for cell in cells:
             images[cell.model.name] += cell.images
@@ -204,7 +205,7 @@ def run_spec(
                         _finish(store, by_key[key], summary)
                     if shared.is_last(done.key):  # complete at once, for whoever looks at the store
                         _finish(store, by_key[done.key], summary)
-                        shared.release(done.key)
+                        shared.release(done.key, complete=done.key in summary.complete)
                 for key in shared.done_elsewhere():
                     _finish(store, by_key[key], summary)
                 if shared.waiting:
@@ -388,9 +389,9 @@ def _finish(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
 def _finish_cell(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:
     if cell.key in summary.failed:
         _record_failure(store, cell, summary)
-    elif store.complete(*cell.key):
+    elif covers(store.there(*cell.key), cell.n):
         summary.complete.append(cell.key)
-        record = store.cell(*cell.key) or {}
+        record = store.begun(*cell.key) or {}
         if record.get("status") != "complete" or not is_in_place(store, *cell.key):
             record = _complete(store, cell, record, summary)
         elif cell.missing or cell.untidy:  # another process was faster, or killed

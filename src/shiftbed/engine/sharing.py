@@ -71,8 +71,9 @@ class SharedCells:
             del self.waiting[key]
         return found
 
-    def release(self, key: tuple[str, str]) -> None:
-        self.claims.release(_claim(key))
+    def release(self, key: tuple[str, str], *, complete: bool = False) -> None:
+        """Give a cell up; of one that is complete everybody sees that it is."""
+        self.claims.release(_claim(key), at_once=not complete)
 
     def done_elsewhere(self) -> list[tuple[str, str]]:
         """Cells that another run has completed since this was last asked."""

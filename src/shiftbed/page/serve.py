@@ -106,7 +106,7 @@ def stamp_of(sources: Sequence[str]) -> str:
         where, _, name = source.rpartition("/")
         files = open_files(source if store else where or ".")
         for one in ("testbed.json", "cells") if store else (name,):
-            digest.update(f"{source} {one} {files.state(one)};".encode())
+            digest.update(f"{source} {one} {files.versions(one)};".encode())
     return digest.hexdigest()[:16]
 
 

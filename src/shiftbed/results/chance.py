@@ -31,7 +31,7 @@ def flagged(
             yield row
             continue
         record = records().get((row["model"], row["setting"]), {})
-        classes = _classes(test_set(row["setting"]), record)
+        classes = _classes(test_set(row["setting"]), record) if _is_trained(record) else None
         if classes is None or low > 1 / classes:
             yield row
         else:
@@ -39,13 +39,17 @@ def flagged(
             yield {**row, "note": "; ".join(one for one in (row["note"], said) if one)}
 
 
+def _is_trained(record: Mapping[str, Any]) -> bool:
+    """Whether a cell's model came with weights, and not from a recipe."""
+    weights = (record.get("model_details") or {}).get("weights")
+    trained = isinstance(weights, Mapping) and not weights.get("random")
+    return trained and "arguments" not in record
+
+
 def _classes(test_set: StoredTestSet, record: Mapping[str, Any]) -> int | None:
     """Classes that a guess is among; None where chance is nothing to wonder at, or not known."""
-    setting = test_set.record
-    details = record.get("model_details") or {}
-    weights = details.get("weights")
-    trained = isinstance(weights, Mapping) and not weights.get("random")
-    if not trained or "arguments" in record or setting is None or setting.perturbation:
+    setting, details = test_set.record, record["model_details"]
+    if setting is None or setting.perturbation:
         return None
     width = None if setting.policy is None else setting.policy.width
     found = width or test_set.classes or details.get("classes")

@@ -9,6 +9,7 @@ are the same bytes whoever makes them.
 """
 
 import json
+import math
 import os
 import secrets
 import socket
@@ -19,11 +20,15 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from shiftbed.errors import InputError
-from shiftbed.store.files import Files
+from shiftbed.store.files import Files, RemoteFiles
 from shiftbed.store.names import encode
 
 LEASE = 90.0
 """Seconds after which a claim that nobody renews is over."""
+LOOKED = 1.0
+"""Seconds for which a list of the claims holds that was asked for by request."""
+TOGETHER = 32
+"""Claims that are given up by one request."""
 
 
 class Claims:
@@ -37,14 +42,24 @@ class Claims:
         self.others = False
         """Whether claims of other processes were seen."""
         self._lock = threading.Lock()
+        self._by_request = isinstance(files, RemoteFiles)
+        self._looked, self._there = -math.inf, list[str]()
+        self._over: list[str] = []
+        """Files of claims that were given up and are to be removed, where that is a request."""
 
     def take(self, name: str) -> bool:
         """Whether the claim is this process's now; False while another one holds it."""
         if name in self.mine:
             return True
-        stem, all = f"claims/{encode(name)}", self.files.below("claims")
-        there = [one for one in all if _stem(one) == stem]
-        self.others = self.others or bool({*all} - {*self.mine.values()})
+        if self._take(name):
+            return True
+        if not self._by_request:
+            return False
+        self._looked = -math.inf  # perhaps given up since they were listed
+        return self._take(name)
+
+    def _take(self, name: str) -> bool:
+        stem, there = f"claims/{encode(name)}", self._there_of(name)
         if there and not self._is_over(there[-1]):
             return False
         file = f"{stem}.{_number(there[-1]) + 1 if there else 0:04d}.json"
@@ -56,13 +71,32 @@ class Claims:
             self.files.remove(old)
         return True
 
-    def release(self, name: str) -> None:
-        """Give a claim up: the work is done, or will not be."""
+    def release(self, name: str, *, at_once: bool = True) -> None:
+        """Give a claim up: the work is done, or will not be; not ``at_once`` if nobody waits."""
         with self._lock:
             file = self.mine.pop(name, None)
-        if file is not None:
-            with suppress(OSError):  # it is over with this process
-                self.files.remove(file)
+            if file is not None:
+                self._over.append(file)
+        if at_once or not self._by_request or len(self._over) >= TOGETHER:
+            self._remove()
+
+    def _remove(self) -> None:
+        """Remove the files of claims that were given up."""
+        with self._lock:
+            over = list(self._over)
+        with suppress(OSError, InputError):  # they are over with this process
+            self.files.remove_many(over)
+        with self._lock:
+            self._over = [file for file in self._over if file not in over]
+            self._there = [file for file in self._there if file not in over]
+
+    def _there_of(self, name: str) -> list[str]:
+        """The files of a claim, whoever's; all are listed anew after ``LOOKED`` seconds."""
+        if not self._by_request or time.monotonic() - self._looked > LOOKED:
+            self._there, self._looked = self.files.below("claims"), time.monotonic()
+        self.others |= bool({*self._there} - {*self.mine.values(), *self._over})
+        stem = f"claims/{encode(name)}"
+        return [one for one in self._there if _stem(one) == stem]
 
     def renew(self) -> None:
         """Say that all of them are still held."""
@@ -79,6 +113,7 @@ class Claims:
             while not stop.wait(self.lease / 3):
                 try:
                     self.renew()
+                    self._remove()
                 except (OSError, InputError):  # tried again; a claim that is lost costs work only
                     continue
 
@@ -91,6 +126,7 @@ class Claims:
             thread.join()
             for name in list(self.mine):
                 self.release(name)
+            self._remove()
             self._sweep()
 
     def _sweep(self) -> None:

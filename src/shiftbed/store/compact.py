@@ -22,7 +22,7 @@ from shiftbed.store.files import LocalFiles
 from shiftbed.store.manifest import Key, Record
 from shiftbed.store.names import cell_file, cell_folder, outermost, pack_file, part_name, part_range
 from shiftbed.store.parts import write_part
-from shiftbed.store.sealing import Damaged, digest
+from shiftbed.store.sealing import Damaged, FileMissing, FileUnreadable, digest
 from shiftbed.store.store import Piece, PredictionStore, Range, in_pack
 
 ROWS = 1 << 19
@@ -219,7 +219,7 @@ def compact(store: PredictionStore) -> Compacted:
                     store.write_cell(model, setting, record)
                     merged += 1
                 tidy(store, model, setting)
-            except (Damaged, OSError) as error:
+            except (Damaged, FileMissing, FileUnreadable) as error:
                 skipped.append(f"{model} on {setting}: {error}")
         packed = gathered = 0
         try:
@@ -248,9 +248,10 @@ def _pack_and_gather(store: PredictionStore, *, everything: bool) -> tuple[int, 
     Nothing is done while a record or a batch is damaged: it may name packs that others share.
     """
     batches, single = store.manifest.listed()
+    versions = store.files.versions("cells")  # before they are read
     seen = dict(zip(single, store.files.read_many(single), strict=True))
     damage: dict[str, str] = {}
-    records = store.manifest.all(damage)
+    records = store.manifest.all(damage, seen)
     if damage:
         raise Damaged(next(iter(damage.values())))
     changed, obsolete = _packs(store, records, everything=everything)
@@ -260,12 +261,19 @@ def _pack_and_gather(store: PredictionStore, *, everything: bool) -> tuple[int, 
     if gathered or changed or (together and len(batches) > 1):
         chosen = [key for key in records if key in gathered or (together and key not in own)]
         made = store.manifest.write_batch(({k: records[k] for k in chosen} | changed).values())
-        for name in gathered.values():
-            if store.files.read_if_there(name) == seen[name]:
-                store.files.remove(name)
-        for name in [*(batches if together else ()), *obsolete]:
-            if name != made:
-                store.files.remove(name)
+        now = store.files.versions("cells")
+        unchanged = [
+            name
+            for name in gathered.values()
+            if (
+                now[name] == versions.get(name)
+                if now.get(name)
+                else store.files.read_if_there(name) == seen[name]
+            )
+        ]
+        old = [name for name in (*(batches if together else ()), *obsolete) if name != made]
+        store.files.remove_many(unchanged)  # first: they may name files that go now
+        store.files.remove_many(old)
     for key in changed:
         store.forget_place(*key)
     if changed or gathered:

@@ -52,6 +52,10 @@ class Files(Protocol):
 
     def remove(self, name: str) -> None: ...
 
+    def remove_many(self, names: list[str]) -> None:
+        """Several files, in the order given, with few requests where there can be."""
+        ...
+
     def prune(self, folder: str) -> None:
         """Remove folders below one that nothing is in, where there are such."""
         ...
@@ -66,8 +70,11 @@ class Files(Protocol):
         """What is another once a file was written to, where that is known without a request."""
         ...
 
-    def state(self, name: str) -> str:
-        """What is another once a file below a folder, or the file of that name, has changed."""
+    def versions(self, name: str) -> dict[str, str]:
+        """Of the file of that name, or of all below the folder: what is another once it changed.
+
+        Empty where the other side does not say.
+        """
         ...
 
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
@@ -135,6 +142,10 @@ class LocalFiles:
     def remove(self, name: str) -> None:
         (self._root / name).unlink(missing_ok=True)
 
+    def remove_many(self, names: list[str]) -> None:
+        for name in names:
+            self.remove(name)
+
     def prune(self, folder: str) -> None:
         for directory, _, names in os.walk(self._root / folder, topdown=False):
             if not names:
@@ -155,13 +166,14 @@ class LocalFiles:
     def version(self, name: str) -> str:
         return str((self._root / name).stat().st_ctime_ns)
 
-    def state(self, name: str) -> str:
-        found = []
+    def versions(self, name: str) -> dict[str, str]:
+        found = {}
         for one in [name, *self.below(name)]:
             with suppress(OSError):  # not there, or being replaced just now
                 about = (self._root / one).stat()
-                found.append((one, about.st_mtime_ns, about.st_size))
-        return digest(repr(found).encode())
+                if stat.S_ISREG(about.st_mode):
+                    found[one] = f"{about.st_ino} {about.st_mtime_ns} {about.st_size}"
+        return found
 
     @contextmanager
     def lock(self, *, alone: bool) -> Iterator[None]:
@@ -236,6 +248,10 @@ class MemoryFiles:
     def remove(self, name: str) -> None:
         self._data.pop(name, None)
 
+    def remove_many(self, names: list[str]) -> None:
+        for name in names:
+            self.remove(name)
+
     def prune(self, folder: str) -> None:
         """There are no folders."""
 
@@ -248,9 +264,9 @@ class MemoryFiles:
     def version(self, name: str) -> str:
         return ""
 
-    def state(self, name: str) -> str:
+    def versions(self, name: str) -> dict[str, str]:
         names = [name, *self.below(name)]
-        return digest(b"".join(self._data.get(one, b"") for one in names))
+        return {one: digest(self._data[one]) for one in names if one in self._data}
 
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
         return nullcontext()
@@ -298,6 +314,9 @@ class RemoteFiles:
 
     @contextmanager
     def remembering(self) -> Iterator[None]:
+        if self._read is not None:
+            yield
+            return
         self._read = {}
         try:
             yield
@@ -388,6 +407,19 @@ class RemoteFiles:
         with suppress(FileNotFoundError):
             self._do(lambda: self._files.rm_file(self._at(name)), name)
 
+    def remove_many(self, names: list[str]) -> None:
+        if not self._has_buckets:
+            for name in names:
+                self.remove(name)
+            return
+        for first in range(0, len(names), 1000):  # as many as one request takes
+            some = names[first : first + 1000]
+            for name in some:
+                self._changed(name)
+            paths = [self._at(name) for name in some]
+            with suppress(FileNotFoundError):
+                self._do(partial(self._files.rm, paths), some[0])
+
     def prune(self, folder: str) -> None:
         """Folders are parts of names."""
 
@@ -405,15 +437,18 @@ class RemoteFiles:
     def version(self, name: str) -> str:
         return ""
 
-    def state(self, name: str) -> str:
-        def listed() -> list[str]:
+    def versions(self, name: str) -> dict[str, str]:
+        start = len(self._at(""))
+
+        def listed() -> dict[str, str]:
             self._files.invalidate_cache()
             with suppress(FileNotFoundError):
                 found = self._files.find(self._at(name), detail=True)
-                return sorted(f"{one} {version_of(about)}" for one, about in found.items())
-            return []
+                said = {str(one)[start:]: version_of(found[one]) for one in sorted(found)}
+                return {one: str(v) if any(v[1]) else "" for one, v in said.items()}
+            return {}
 
-        return digest(repr(self._do(listed, name)).encode())
+        return self._do(listed, name)
 
     def lock(self, *, alone: bool) -> AbstractContextManager[None]:
         """Object stores have no locks: only the age of a file protects it there."""

@@ -82,16 +82,21 @@ class Manifest:
         except FileNotFoundError:
             return None
 
-    def all(self, damage: dict[str, str]) -> dict[Key, Record]:
-        """Every cell's record, not to be changed; damaged ones are left out, and in ``damage``."""
+    def all(
+        self, damage: dict[str, str], seen: Mapping[str, bytes] | None = None
+    ) -> dict[Key, Record]:
+        """Every cell's record, not to be changed; damaged ones are left out, and in ``damage``.
+
+        ``seen``: files of single records that were read just now.
+        """
         for _ in range(5):  # unless somebody gathers them meanwhile
             try:
-                return self._all(damage)
+                return self._all(damage, seen or {})
             except FileNotFoundError:
                 continue
-        return self._all(damage)
+        return self._all(damage, {})
 
-    def _all(self, damage: dict[str, str]) -> dict[Key, Record]:
+    def _all(self, damage: dict[str, str], seen: Mapping[str, bytes]) -> dict[Key, Record]:
         batches, single = self.listed()
         unread = [name for name in batches if name not in self._batches]
         contents = dict(zip(unread, self.files.read_many(unread), strict=True))
@@ -103,9 +108,11 @@ class Manifest:
                 found |= self._batches[name]
             except Damaged as error:
                 damage[name] = str(error)
-        for name, data in zip(single, self.files.read_many(single), strict=True):
+        rest = [name for name in single if name not in seen]
+        read = {**seen, **dict(zip(rest, self.files.read_many(rest), strict=True))}
+        for name in single:
             try:
-                record = opened_record(name, data)
+                record = opened_record(name, read[name])
                 found[record["model"], record["setting"]] = record
             except Damaged as error:
                 damage[name] = str(self._damaged(name, str(error)))

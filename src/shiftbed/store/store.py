@@ -16,8 +16,9 @@ polars and DuckDB read ``predictions/**/*.parquet`` with ``hive_partitioning`` d
 """
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,8 @@ class PredictionStore(TestSets):
         """Where complete cells are, as records say; None of those that do not say it."""
         self._wrote: dict[str, str] = {}
         """Checksums of parts that this process has written, until their cell is complete."""
+        self._begun: dict[Key, dict[str, Any]] | None = None
+        """While at work, records of cells that this process has begun; None otherwise."""
         self._packed: dict[Key, Piece] = {}
         """Where this process has written small cells, until their records say so."""
         self._pack: tuple[str, bytes] = ("", b"")
@@ -174,6 +177,8 @@ class PredictionStore(TestSets):
         self.begin()
         whole = self._record(model, setting, record)
         if self.files.create(cell_file(model, setting), sealed(whole)):
+            if self._begun is not None:
+                self._begun[model, setting] = whole
             return whole
         there = self.cell(model, setting) or {}
         if "backend" not in there:  # it failed before it could begin
@@ -184,6 +189,7 @@ class PredictionStore(TestSets):
     def _record(self, model: str, setting: str, record: Mapping[str, Any]) -> dict[str, Any]:
         """With the checksums of its parts, or its place in a pack, once the cell is complete."""
         whole = {"model": model, "setting": setting, **record}
+        (self._begun or {}).pop((model, setting), None)
         for key in ("sums", "pack"):
             whole.pop(key, None)
         if whole.get("status") == "complete":
@@ -201,6 +207,21 @@ class PredictionStore(TestSets):
         """Many records at once, in one file; a record of its own takes precedence over them."""
         self.begin()
         self.manifest.write_batch(self._record(m, s, record) for m, s, record in cells)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Records of cells that are begun within are this process's, and not read again."""
+        outermost = self._begun is None
+        self._begun = {} if self._begun is None else self._begun
+        try:
+            yield
+        finally:
+            self._begun = None if outermost else self._begun
+
+    def begun(self, model: str, setting: str) -> dict[str, Any] | None:
+        """The record of a cell that this process is at work on; of others as it is in the store."""
+        known = (self._begun or {}).get((model, setting))
+        return self.cell(model, setting) if known is None else dict(known)
 
     def cell(self, model: str, setting: str) -> dict[str, Any] | None:
         own = self._json_if_there(cell_file(model, setting))
@@ -259,7 +280,8 @@ class PredictionStore(TestSets):
         A record that was read by this object before is not read again: whoever finds that it no
         longer holds asks with ``listed``.
         """
-        if listed or (model, setting) not in self._pieces:
+        ours = (model, setting) in (self._begun or {})
+        if not ours and (listed or (model, setting) not in self._pieces):
             self.cell(model, setting)
         known = self._pieces.get((model, setting))
         if known is not None and not listed:
@@ -373,6 +395,7 @@ class PredictionStore(TestSets):
         self.files.remove(cell_file(model, setting))
         self.manifest.forget(model, setting)
         self.forget_place(model, setting)
+        (self._begun or {}).pop((model, setting), None)
 
 
 def in_pack(piece: Piece) -> dict[str, Any]:
