@@ -34,7 +34,7 @@ from benchmarks import coverage_cases, coverage_studies
 from benchmarks.common import SHARED, arguments, report
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.analysis.noise import image_covariance
-from shiftbed.records import ImageResults, Shift
+from shiftbed.records import Bits, ImageResults, Shift
 from shiftbed.testbed import Testbed
 
 BASELINE, OTHERS, OFFSET, FDR, LEVEL = 78, 10, 0.03, 0.05, 0.95
@@ -125,7 +125,7 @@ def simulate(
         value=np.column_stack([r.mean(axis=1) for r in seen.values()]),
         n=np.tile([n_id, n_ood], (m, 1)),
         shifts=(SHIFT,),
-        results={s: ImageResults(images=s, right=r, known=known) for s, r in seen.items()},
+        results={s: ImageResults(images=s, bits=Bits.of(r), known=known) for s, r in seen.items()},
     )
     return testbed, truth
 

@@ -18,7 +18,7 @@ from scipy.special import expit, logit, ndtri
 
 from benchmarks.common import SHARED
 from shiftbed.analysis.baseline import fit_baseline
-from shiftbed.records import ImageResults, Shift
+from shiftbed.records import Bits, ImageResults, Shift
 from shiftbed.testbed import Testbed, published
 
 Floats = NDArray[np.float64]
@@ -143,7 +143,7 @@ def simulate(world: World, rng: Rng) -> tuple[Testbed, Floats]:
             columns.append(noisy(p, n, rng))
             continue
         right = answers(p, n, world.correlation, rng, alone)
-        results[setting] = ImageResults(images=setting, right=right, known=known)
+        results[setting] = ImageResults(images=setting, bits=Bits.of(right), known=known)
         columns.append(right.mean(axis=1))
     names = [f"m{i}" for i in range(m + OTHERS)]
     models = pl.DataFrame(

@@ -3,13 +3,14 @@
 import ast
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shiftbed.errors import InputError
 from shiftbed.labels import subset
-from shiftbed.records import Perturbation, Setting, older_setting
+from shiftbed.records import Bits, Perturbation, Setting, older_setting
 
 FOG = Perturbation(kind="corruption", name="fog", severity=3, id="fog:3", details={"seed": 1})
 names = st.text("abcdefgh-_/", min_size=1, max_size=8)
@@ -108,3 +109,35 @@ def test_only_readers_of_older_files_read_ids():
         if "older_setting" in names:
             users.add(path.relative_to(source).as_posix())
     assert users == {"store/store.py", "store/twin.py", "testbed/files.py"}
+
+
+@given(st.integers(1, 4), st.integers(1, 40), st.integers(0, 2**32 - 1), st.data())
+def test_bits_are_as_the_array(rows, columns, seed, data):
+    whole = np.random.default_rng(seed).random((rows, columns)) < 0.5
+    bits = Bits.of(whole)
+    row = data.draw(st.integers(-rows, rows - 1))
+    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, columns)] * 2)))
+    chosen = np.array(data.draw(st.lists(st.integers(0, columns - 1), max_size=9)), dtype=np.int64)
+    assert bits.shape == whole.shape
+    assert (bits[:] == whole).all()
+    for at in (
+        *(
+            row,
+            slice(0, row),
+            whole[:, 0],
+            (slice(None), slice(start, stop)),
+            (row, slice(start, None)),
+        ),
+        *(
+            (slice(None), slice(start, stop, 2)),
+            (slice(None), chosen),
+            (row, chosen),
+            (row, start - 1),
+        ),
+    ):
+        assert bits[at].dtype == np.bool_
+        assert np.array_equal(bits[at], whole[at])
+    assert np.array_equal(bits.take(whole[:, 0])[:], whole[whole[:, 0]])
+    more = bits.more(2)
+    more.put([-1], whole[:1])
+    assert np.array_equal(more[:], np.vstack([whole, np.zeros((1, columns), bool), whole[:1]]))

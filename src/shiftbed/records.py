@@ -343,6 +343,55 @@ class Shift:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Bits:
+    """Booleans (M, N) in a bit each; what is asked for by row and column is an array.
+
+    >>> Bits.of(np.array([[True, False, True], [False, False, True]]))[:, 1:].tolist()
+    [[False, True], [False, True]]
+    """
+
+    packed: NDArray[np.uint8]
+    """(M, ⌈N/8⌉)"""
+    columns: int
+
+    @classmethod
+    def of(cls, values: NDArray[np.bool_]) -> "Bits":
+        return cls(np.packbits(values, axis=1), values.shape[1])
+
+    @classmethod
+    def nothing(cls, rows: int, columns: int) -> "Bits":
+        """All of them false, to be written to (``put``)."""
+        return cls(np.zeros((rows, -(-columns // 8)), dtype=np.uint8), columns)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.packed), self.columns
+
+    def __getitem__(self, at: Any) -> NDArray[np.bool_]:
+        rows, columns = at if isinstance(at, tuple) else (at, slice(None))
+        if not isinstance(columns, slice):
+            at = np.arange(self.columns)[columns]
+            found: NDArray[np.bool_] = (self.packed[rows][..., at // 8] << (at % 8)) & 0x80 > 0
+            return found
+        start, stop, step = columns.indices(self.columns)
+        first = start // 8
+        some = self.packed[rows][..., first : -(-stop // 8)]
+        bits = np.unpackbits(some, axis=-1, count=max(stop - 8 * first, 0)).view(np.bool_)
+        return bits[..., start - 8 * first :: step]
+
+    def put(self, rows: Any, values: NDArray[np.bool_]) -> None:
+        self.packed[rows] = np.packbits(values, axis=-1)
+
+    def take(self, rows: Any) -> "Bits":
+        """Some of the rows."""
+        return Bits(self.packed[rows], self.columns)
+
+    def more(self, rows: int) -> "Bits":
+        """With further rows of which all are false."""
+        return Bits(np.pad(self.packed, ((0, rows), (0, 0))), self.columns)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImageResults:
     """Which models got which images of one setting right.
@@ -351,11 +400,16 @@ class ImageResults:
     """
 
     images: str
-    right: NDArray[np.bool_]
+    bits: Bits
     """(models, images), in the order of the testbed's models."""
     known: NDArray[np.bool_]
-    """(models,): whether the row of ``right`` holds results."""
+    """(models,): whether the row of ``bits`` holds results."""
     pool: str | None = None
     """The images that these were taken from, where they are some of another setting's."""
     ids: NDArray[Any] | None = None
     """(images,): which image of the pool each one is."""
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """All of them as an array; ``bits[rows]`` are those of some models."""
+        return self.bits[:]

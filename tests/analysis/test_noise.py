@@ -6,6 +6,7 @@ import pytest
 from shiftbed.analysis.baseline import fit_baseline
 from shiftbed.analysis.noise import Paired, attenuation, image_covariance, joint_noise
 from shiftbed.analysis.robustness import effective_robustness
+from shiftbed.records import Bits
 
 
 def answers(m=12, n_id=3000, n_ood=2000, seed=0):
@@ -126,3 +127,16 @@ def test_a_class_twin_shares_images_with_its_whole_set():
     assert np.all(apart[:4, 4:] == 0)
     other = [ids[0], ("another", ids[1][1])]
     assert np.all(image_covariance([right, twin], ["whole", "twin"], other)[:4, 4:] == 0)
+
+
+def test_images_are_looked_at_a_few_at_a_time(monkeypatch):
+    """Whether as an array or in bits, and where only some images are shared."""
+    right, other = answers(m=4, n_id=301, n_ood=100)
+    some = np.arange(300, 100, -2)
+    ids = [("pool", np.arange(301)), ("pool", some)]
+    whole = image_covariance([right, right[:, some], other], ["a", "b", "c"], [*ids, None])
+    monkeypatch.setattr("shiftbed.analysis.noise.AT_ONCE", 37)
+    bits = [Bits.of(right), Bits.of(right[:, some]), Bits.of(other)]
+    found = image_covariance(bits, ["a", "b", "c"], [*ids, None])
+    np.testing.assert_allclose(found, whole, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(found[:4, :4], np.cov(right, bias=True) / 300, atol=1e-12)

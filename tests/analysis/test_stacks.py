@@ -11,7 +11,7 @@ import shiftbed as sb
 from shiftbed.analysis.modelled import Modelled
 from shiftbed.analysis.robustness import effective_robustness
 from shiftbed.analysis.stacks import Stack, alike
-from shiftbed.records import ImageResults, Shift
+from shiftbed.records import Bits, ImageResults, Shift
 from shiftbed.testbed.judging import positions
 
 OVER_THE_TABLE = ("q_value", "out_of_line")
@@ -71,7 +71,8 @@ def with_answers() -> sb.Testbed:
             for ood in list(right)[1:]
         ),
         results={
-            name: ImageResults(images=name, right=one, known=known) for name, one in right.items()
+            name: ImageResults(images=name, bits=Bits.of(one), known=known)
+            for name, one in right.items()
         },
     )
 

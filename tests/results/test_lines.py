@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 
 import shiftbed as sb
-from shiftbed.records import ImageResults
+from shiftbed.records import Bits, ImageResults
 from shiftbed.results.lines import fit
 from shiftbed.results.place import place
 from shiftbed.results.ranking import compare, rank
@@ -25,7 +25,7 @@ def random_bed(seed: int, models: int, per_image: bool) -> sb.Testbed:
         right[setting] = rng.random((models, n)) < expit(logit)[:, None]
         right[setting][:, :2] = [True, False]
     known = np.ones(models, dtype=bool)
-    results = {s: ImageResults(images=s, right=r, known=known) for s, r in right.items()}
+    results = {s: ImageResults(images=s, bits=Bits.of(r), known=known) for s, r in right.items()}
     return sb.Testbed(
         name="random",
         models=pl.DataFrame(

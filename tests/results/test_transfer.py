@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from shiftbed.errors import InputError
-from shiftbed.records import ImageResults, older_setting
+from shiftbed.records import Bits, ImageResults, older_setting
 from shiftbed.results.transfer import CLEAN, transfer
 from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
 from shiftbed.testbed import Testbed
@@ -19,7 +19,9 @@ def bed(right, augmentations, **columns):
     right = np.asarray(right, dtype=bool)
     m = len(right)
     results = {
-        setting: ImageResults(images="same", right=right[:, k], known=np.ones(m, dtype=bool))
+        setting: ImageResults(
+            images="same", bits=Bits.of(right[:, k]), known=np.ones(m, dtype=bool)
+        )
         for k, setting in enumerate(SETTINGS)
     }
     names = [f"m{i}" for i in range(m)]

@@ -8,7 +8,7 @@ import pytest
 
 import shiftbed as sb
 from shiftbed.errors import InputError
-from shiftbed.records import ImageResults, Shift
+from shiftbed.records import Bits, ImageResults, Shift
 from shiftbed.testbed import Testbed, published
 from shiftbed.testbed.combine import combine
 from shiftbed.testbed.naming import joins
@@ -182,7 +182,9 @@ def test_results_per_image_stay_and_pair_models_on_the_same_images():
             n=np.tile([400, 300], (len(names), 1)),
             shifts=(Shift(name="s", kind="natural-dataset", source=("id",), target="ood"),),
             results={
-                s: ImageResults(images=s + fingerprint, right=r, known=np.ones(len(r), bool))
+                s: ImageResults(
+                    images=s + fingerprint, bits=Bits.of(r), known=np.ones(len(r), bool)
+                )
                 for s, r in right.items()
             },
         )

@@ -7,7 +7,7 @@ from scipy.stats import linregress
 
 import shiftbed as sb
 from shiftbed.analysis.difference import difference
-from shiftbed.records import ImageResults
+from shiftbed.records import Bits, ImageResults
 
 V2 = "imagenetv2-matched-frequency-format-val"
 
@@ -199,7 +199,8 @@ def paired_testbed(seed=0):
         n=np.tile([4000, 2000], (20, 1)),
         shifts=(sb.Shift(name="s", kind="natural-dataset", source=("id",), target="ood"),),
         results={
-            s: ImageResults(images=s, right=r, known=np.ones(20, bool)) for s, r in right.items()
+            s: ImageResults(images=s, bits=Bits.of(r), known=np.ones(20, bool))
+            for s, r in right.items()
         },
     )
 
@@ -249,7 +250,7 @@ class TestPairedIntervals:
         value = bed.value.copy()
         value[19, 1] = 1.0
         fit_set = bed.models.with_columns(in_fit_set=pl.Series([i != 19 for i in range(20)]))
-        results = bed.results | {"ood": replace(bed.results["ood"], right=right)}
+        results = bed.results | {"ood": replace(bed.results["ood"], bits=Bits.of(right))}
         edge = replace(bed, models=fit_set, value=value, results=results)
         line = edge.fit("s", bootstrap=0)
         gap = edge.difference(line, "m3", "m4")

@@ -9,6 +9,7 @@ Every formula is over the last axes of its arrays: it serves one line, or a stac
 the same models (``analysis.stacks``), whose arrays have a further axis in front.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -74,33 +75,58 @@ class Paired:
         return self._block(s, s)[one, other]
 
 
+class Answers(Protocol):
+    """Which models (M) are right on which images (N): an array, or anything that gives parts."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, at: Any, /) -> NDArray[np.bool_]: ...
+
+
+AT_ONCE = 1 << 13
+"""Images that are looked at together."""
+
+
+def _blocks(
+    right: Answers, chosen: NDArray[np.int64] | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """Columns as numbers, so many at once: all of them, or those chosen."""
+    for start in range(0, right.shape[1] if chosen is None else len(chosen), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        found = right[:, part] if chosen is None else right[:, chosen[part]]
+        yield found.astype(np.float32)
+
+
 def image_covariance(
-    right: list[NDArray[np.bool_]],
+    right: Sequence[Answers],
     images: list[str],
     ids: list[tuple[str, NDArray[Any]] | None] | None = None,
 ) -> Floats:
     """Covariance of accuracies over models and settings when images are resampled jointly.
 
-    ``right[s]`` is (M, N_s) and ``images[s]`` says which images these are. For settings over the
-    same N images Cov(a_i, a_j) = (P(i and j right) − a_i a_j)/(N − 1), the limit of resampling
-    images without drawing a single resample. ``ids[s]`` names the pool that images were taken
-    from and each one's id in it: settings that share some of them, as a class twin and its whole
-    set do, have Cov = Σ (r_i − a_i)(r_j − a_j)/(N_s N_t) over the images they share. Settings over
-    different images are independent. Returns (S·M, S·M), settings outermost.
+    ``right[s]`` is (M, N_s), looked at ``AT_ONCE`` images at a time, and ``images[s]`` says which
+    images these are. For settings over the same N images Cov(a_i, a_j) =
+    (P(i and j right) − a_i a_j)/(N − 1), the limit of resampling images without drawing a single
+    resample. ``ids[s]`` names the pool that images were taken from and each one's id in it:
+    settings that share some of them, as a class twin and its whole set do, have
+    Cov = Σ (r_i − a_i)(r_j − a_j)/(N_s N_t) over the images they share. Settings over different
+    images are independent. Returns (S·M, S·M), settings outermost.
 
     >>> right = np.array([[True, True, False, False], [True, False, False, False]])
     >>> image_covariance([right], ["a"]).round(4).tolist()
     [[0.0833, 0.0417], [0.0417, 0.0625]]
     """
-    m, s = len(right[0]), len(right)
+    m, s = right[0].shape[0], len(right)
     out = np.zeros((s * m, s * m))
-    numbers = [r.astype(np.float32) for r in right]
-    means = [r.mean(axis=1, dtype=np.float64) for r in right]
+    sums = [sum(x.sum(axis=1, dtype=np.float64) for x in _blocks(r)) for r in right]
+    means = [total / r.shape[1] for total, r in zip(sums, right, strict=True)]
     for a in range(s):
         for b in range(a, s):
             if images[a] == images[b]:
                 n = right[a].shape[1]
-                both = (numbers[a] @ numbers[b].T).astype(np.float64) / n
+                pairs = zip(_blocks(right[a]), _blocks(right[b]), strict=True)
+                both = sum((x @ y.T).astype(np.float64) for x, y in pairs) / n
                 block = (both - np.outer(means[a], means[b])) / max(n - 1, 1)
             else:
                 one, other = (None, None) if ids is None else (ids[a], ids[b])
@@ -109,8 +135,10 @@ def image_covariance(
                 _, i, j = np.intersect1d(one[1], other[1], return_indices=True)
                 if not len(i):
                     continue
-                off = [numbers[a][:, i] - means[a][:, None], numbers[b][:, j] - means[b][:, None]]
-                block = off[0] @ off[1].T / (right[a].shape[1] * right[b].shape[1])
+                pairs = zip(_blocks(right[a], i), _blocks(right[b], j), strict=True)
+                block = sum(
+                    (x - means[a][:, None]) @ (y - means[b][:, None]).T for x, y in pairs
+                ) / (right[a].shape[1] * right[b].shape[1])
             out[a * m : (a + 1) * m, b * m : (b + 1) * m] = block
             out[b * m : (b + 1) * m, a * m : (a + 1) * m] = block.T
     return out

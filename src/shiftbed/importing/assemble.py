@@ -21,7 +21,7 @@ from shiftbed.importing.parts import LINE, FileResults, listing, of_file, place
 from shiftbed.importing.predictions import Predictions
 from shiftbed.importing.sizes import RecoveredSize, recover_size
 from shiftbed.reading.files import LIMIT
-from shiftbed.records import ImageResults, Shift
+from shiftbed.records import Bits, ImageResults, Shift
 from shiftbed.testbed import Testbed, published
 from shiftbed.testbed.naming import sizes_by_name
 from shiftbed.testbed.select import Choice
@@ -246,7 +246,7 @@ def _results(parts: Sequence[FileResults], models: pl.Series) -> dict[str, Image
         if one.setting not in results:
             results[one.setting] = _nothing(one, len(models))
         at = [row[name] for name in one.models]
-        results[one.setting].right[at] = one.right
+        results[one.setting].bits.put(at, one.right)
         results[one.setting].known[at] = True
     return results
 
@@ -256,8 +256,8 @@ def _nothing(one: Predictions, models: int) -> ImageResults:
     images = one.right.shape[1]
     if models * images > LIMIT:
         raise InputError(f"{one.path}: {models} models × {images} images are too many")
-    right, known = np.zeros((models, images), dtype=bool), np.zeros(models, dtype=bool)
-    return ImageResults(images=one.images, right=right, known=known)
+    known = np.zeros(models, dtype=bool)
+    return ImageResults(images=one.images, bits=Bits.nothing(models, images), known=known)
 
 
 def _shifts(

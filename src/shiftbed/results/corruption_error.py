@@ -251,8 +251,8 @@ class _Table:
             return None, None
         if len({results[setting].images for setting in everything}) > 1:
             return None, None
-        wrong = np.stack([~results[setting].right[row] for setting in settings])
-        return wrong.reshape(len(names), SEVERITIES, -1), ~results[self.clean].right[row]
+        wrong = np.stack([~results[setting].bits[row] for setting in settings])
+        return wrong.reshape(len(names), SEVERITIES, -1), ~results[self.clean].bits[row]
 
 
 def _reference(

@@ -365,7 +365,7 @@ def _from_testbed(bed: Testbed, setting: str | None, name: str = "") -> JointAns
         setting=key,
         models=tuple(models),
         classes=None,
-        right=results.right[results.known],
+        right=results.bits[results.known],
         labels=None,
         called=bed.called,
     )

@@ -249,7 +249,7 @@ def _with_models(
     results = {
         setting: replace(
             one,
-            right=np.vstack([one.right, np.zeros((len(again), one.right.shape[1]), dtype=bool)]),
+            bits=one.bits.more(len(again)),
             known=np.append(one.known, np.zeros(len(again), dtype=bool)),
         )
         for setting, one in bed.results.items()

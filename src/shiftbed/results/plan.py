@@ -20,7 +20,7 @@ from shiftbed.analysis.planning import (
 )
 from shiftbed.display import Cell, Row, Table, counted, number, percent, points, records
 from shiftbed.errors import InputError
-from shiftbed.records import ImageResults, Shift
+from shiftbed.records import Bits, ImageResults, Shift
 from shiftbed.results.charts import Charted
 from shiftbed.results.lines import TESTBED
 from shiftbed.testbed import Source, Testbed, open_testbed
@@ -310,7 +310,7 @@ def _simulated(design: Design, delta: float, rng: np.random.Generator) -> Testbe
     results = {}
     if design.interval == "paired":
         results = {
-            name: ImageResults(images=name, right=one, known=everyone)
+            name: ImageResults(images=name, bits=Bits.of(one), known=everyone)
             for name, one in zip(("id", "ood"), right, strict=True)
         }
     unlike = design.interval == "independent"

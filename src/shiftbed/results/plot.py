@@ -337,7 +337,7 @@ def _similarity(source: Source, shift: Shift | None, draw: str | None = None) ->
         raise InputError(f"similarity needs predictions per image of two models on {setting!r}")
     rows = np.flatnonzero(results.known)
     names = [source.testbed.model_names[i] for i in rows]
-    found = similarity(results.right[rows])
+    found = similarity(results.bits[rows])
     panels = (dominance_map(names, found), dominance_against_difference(names, found))
     title = f"Similarity of models on {source.testbed.title_of(setting)}"
     return Panels(title=title, panels=panels)

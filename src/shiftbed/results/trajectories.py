@@ -402,7 +402,7 @@ def _on_images(bed: Testbed, line: Baseline, own: pl.DataFrame, level: float) ->
         return None
     rho, errors = np.zeros((2, len(rows))), np.zeros((2, len(rows)))
     for half in (0, 1):
-        right = [one.right[rows][:, half::2] for one in results if one is not None]
+        right = [one.bits[rows][:, half::2] for one in results if one is not None]
         (x, y), (n_id, n_ood) = [r.mean(axis=1) for r in right], [r.shape[1] for r in right]
         inside = np.clip(x, 0.5 / n_id, 1 - 0.5 / n_id)
         rho[half] = y - line.predict(inside)

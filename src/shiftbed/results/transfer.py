@@ -219,7 +219,7 @@ def _per_image(
         return None
     if len({results[setting].images for setting in settings}) > 1:
         return None
-    right = [results[setting].right[models].mean(axis=0) for setting in settings]
+    right = [results[setting].bits[models].mean(axis=0) for setting in settings]
     found: Floats = np.mean(right, axis=0)
     return found
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from shiftbed.catalogue import Identity
 from shiftbed.errors import InputError
-from shiftbed.records import ImageResults, Shift
+from shiftbed.records import Bits, ImageResults, Shift
 from shiftbed.testbed import PUBLISHED
 from shiftbed.testbed.families import families
 from shiftbed.testbed.naming import (
@@ -152,13 +152,13 @@ def _results(renamed: Sequence[Testbed]) -> dict[str, ImageResults]:
     for bed, start in zip(renamed, starts[:-1], strict=True):
         for setting, own in bed.results.items():
             if setting not in found:
-                right = np.zeros((starts[-1], own.right.shape[1]), dtype=bool)
+                bits = Bits.nothing(starts[-1], own.bits.columns)
                 known = np.zeros(starts[-1], dtype=bool)
-                found[setting] = replace(own, right=right, known=known)
+                found[setting] = replace(own, bits=bits, known=known)
             whole = found[setting]
             if whole.images == own.images:
                 rows = slice(start, start + len(bed.models))
-                whole.right[rows], whole.known[rows] = own.right, own.known
+                whole.bits.packed[rows], whole.known[rows] = own.bits.packed, own.known
     return found
 
 

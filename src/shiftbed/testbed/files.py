@@ -23,7 +23,7 @@ from shiftbed.places import local
 from shiftbed.reading.files import MOST_ROWS, read_file, read_frame, regular, whole_parquet
 from shiftbed.reading.shapes import whole
 from shiftbed.reading.trial import try_table
-from shiftbed.records import ImageResults, Setting, Shift, older_setting
+from shiftbed.records import Bits, ImageResults, Setting, Shift, older_setting
 from shiftbed.testbed.record import Testbed
 
 FORMAT = 1
@@ -58,7 +58,7 @@ def write_testbed(testbed: Testbed, path: str | Path) -> None:
         "metrics": dict(testbed.metrics),
         "records": {id: one.to_json() for id, one in testbed.records.items()},
         "shifts": [asdict(shift) for shift in testbed.shifts],
-        "images": {s: [r.images, r.right.shape[1]] for s, r in testbed.results.items()},
+        "images": {s: [r.images, r.bits.columns] for s, r in testbed.results.items()},
     }
     with write_atomically(path) as file:
         frame.write_parquet(
@@ -71,7 +71,7 @@ def _pack(testbed: Testbed, rows: Any, columns: Any) -> list[bytes | None]:
     for row, column in zip(rows, columns, strict=True):
         one = testbed.results.get(testbed.settings[column])
         there = one is not None and one.known[row]
-        packed.append(np.packbits(one.right[row]).tobytes() if one is not None and there else None)
+        packed.append(one.bits.packed[row].tobytes() if one is not None and there else None)
     return packed
 
 
@@ -164,7 +164,7 @@ def _unpack(
     for setting, (fingerprint, count) in images.items():
         if not whole(count) or not 0 <= count <= MOST_ROWS:
             raise InputError(f"results in {setting!r} are of {count!r} images")
-        right = np.zeros((models, int(count)), dtype=bool)
+        right = Bits.nothing(models, int(count))
         known = np.zeros(models, dtype=bool)
         here = (frame["setting"] == setting).to_numpy()
         for row, bits in zip(rows[here], frame["right"].filter(pl.Series(here)), strict=True):
@@ -172,8 +172,9 @@ def _unpack(
                 if len(bits) != (int(count) + 7) // 8:
                     raise InputError(f"results in {setting!r} are not of {count} images")
                 unpacked = np.unpackbits(np.frombuffer(bits, np.uint8), count=int(count))
-                right[row], known[row] = unpacked.astype(bool), True
-        results[setting] = ImageResults(images=str(fingerprint), right=right, known=known)
+                right.put(row, unpacked.view(np.bool_))
+                known[row] = True
+        results[setting] = ImageResults(images=str(fingerprint), bits=right, known=known)
     return results
 
 

@@ -76,7 +76,7 @@ def known_answers(testbed: "Testbed", baseline: Baseline) -> Bools:
 def paired_noise(testbed: "Testbed", baseline: Baseline, rows: NDArray[np.int64]) -> Paired:
     """Joint covariance of those models' accuracies in the baseline's settings."""
     results = [testbed.results[s] for s in (*baseline.id_settings, baseline.ood_setting)]
-    right, images = [r.right[rows] for r in results], [r.images for r in results]
+    right, images = [r.bits.take(rows) for r in results], [r.images for r in results]
     ids = [None if r.ids is None else (r.pool or r.images, r.ids) for r in results]
     return Paired(covariance=image_covariance(right, images, ids), models=len(rows))
 
@@ -389,9 +389,9 @@ def _relative_interval(
     for i, at in enumerate(target):
         results = testbed.results.get(testbed.settings[at])
         if results is not None:
-            right = results.right
+            right = results.bits
             both = [float((right[a] & right[b]).mean()) for a, b in zip(child, parent, strict=True)]
-            exact = (np.array(both) - y[i, child] * y[i, parent]) / max(right.shape[1] - 1, 1)
+            exact = (np.array(both) - y[i, child] * y[i, parent]) / max(right.columns - 1, 1)
             known = results.known[child] & results.known[parent]
             together[i] = np.where(known, exact, together[i])
     own = noise.spread[..., 0] ** 2

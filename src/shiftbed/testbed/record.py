@@ -406,7 +406,7 @@ class Testbed:
         """This testbed with only some of its models (see ``choose``)."""
         rows = choose(self.models, predicate)
         results = {
-            s: replace(one, right=one.right[rows], known=one.known[rows])
+            s: replace(one, bits=one.bits.take(rows), known=one.known[rows])
             for s, one in self.results.items()
         }
         return replace(
@@ -439,12 +439,10 @@ def _knee(knee: float | str | None) -> float | None:
 
 
 def _one_more(results: ImageResults, right: ArrayLike | None, setting: str) -> ImageResults:
-    images = results.right.shape[1]
+    images = results.bits.columns
     row = np.zeros(images, dtype=bool) if right is None else np.asarray(right, dtype=bool)
     if row.shape != (images,):
         raise InputError(f"{setting!r} has {images} images, got results for {row.size}")
-    return replace(
-        results,
-        right=np.vstack([results.right, row]),
-        known=np.append(results.known, right is not None),
-    )
+    bits = results.bits.more(1)
+    bits.put(-1, row)
+    return replace(results, bits=bits, known=np.append(results.known, right is not None))

@@ -8,7 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError
-from shiftbed.records import ImageResults, Setting, Shift
+from shiftbed.records import Bits, ImageResults, Setting, Shift
 from shiftbed.store import PredictionStore
 from shiftbed.store.derived import right_answers
 from shiftbed.store.probes import PROBE_METRICS, probe_records, read_probe
@@ -40,7 +40,7 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
     results = {}
     for column, setting in enumerate(settings):
         test_set = store.test_set(setting)
-        right = np.zeros((len(names), len(test_set)), dtype=bool)
+        right = Bits.nothing(len(names), len(test_set))
         known = np.zeros(len(names), dtype=bool)
         mine = [record["model"] for record in records if record["setting"] == setting]
         for model, answers in _right(store, mine, test_set):
@@ -49,11 +49,12 @@ def testbed_from_store(store: PredictionStore) -> Testbed:
                 continue
             value[row, column], n[row, column] = answers.mean(), len(answers)
             if len(answers) == len(test_set):
-                right[row], known[row] = answers, True
+                right.put(row, answers)
+                known[row] = True
         whole = str((test_set.details or {}).get("twin_of"))
         results[setting] = ImageResults(
             images=_images(test_set),
-            right=right,
+            bits=right,
             known=known,
             pool=_images(store.test_set(whole) if whole in settings else test_set),
             ids=np.array(test_set.examples),
