@@ -147,7 +147,7 @@ def _predictor(
             )
         labels = setting.stored.labels
         if features is not None and parts is not None:
-            answers = answered(parts, features)
+            answers = answered(parts, features, backend)
             part = part_of(answers, labels, setting.policy, begin, stop, **kept)
             return part.frame, part.unreadable
         loaded = setting.batches(

@@ -174,12 +174,13 @@ def _computed(
     )
 
 
-def answered(parts: Split, features: Features) -> Iterator[Answer]:
-    """The head's logits, batch by batch."""
+def answered(parts: Split, features: Features, backend: str) -> Iterator[Answer]:
+    """The head's logits, batch by batch, as the backend gives them to a head alone."""
+    threads = 1 if backend == "onnxruntime" else None
     if features.unreadable:
         yield Answer(np.empty(0, np.int64), None, features.unreadable)
     ends = np.cumsum(features.sizes)
     for stop, size in zip(ends.tolist(), features.sizes.tolist(), strict=True):
         some = slice(stop - size, stop)
         own = torch.from_numpy(features.values[some]).to(parts.model.device)
-        yield Answer(features.rows[some], parts.answer(own), ())
+        yield Answer(features.rows[some], parts.answer(own, threads), ())

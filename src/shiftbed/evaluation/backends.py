@@ -276,16 +276,17 @@ def exported(model: TorchModel, within: bool = True) -> Run:
     """The module as an ONNX graph with a dynamic batch, opened by onnxruntime.
 
     A network that ends in a head is exported up to it, and torch multiplies by the head's matrix:
-    so a head gives the same logits alone as with others on its backbone.
+    so a head gives the same logits alone as with others on its backbone. In one thread: a second
+    one would wait for the next batch busily, on a processor that onnxruntime needs.
     """
     import torch
 
     body = None if model.parts is None else exported_features(model.parts, within)
     if body is None or model.parts is None:
         graph = _graph(model.module, model)
-        return lambda pixels: graph(as_fractions(pixels, model.preprocessing, within=within))
+        return lambda x: graph(as_fractions(x, model.preprocessing, within=within, order="C"))
     parts, features = model.parts, body
-    return lambda pixels: parts.answer(torch.from_numpy(features(pixels)))
+    return lambda pixels: parts.answer(torch.from_numpy(features(pixels)), threads=1)
 
 
 _graphs: dict[tuple[str, str], Graph | None] = {}
@@ -306,7 +307,9 @@ def exported_features(parts: "Split", within: bool = True) -> Run | None:
         body = features_module(parts)
         _graphs[key] = None if body is None else _graph(body, parts.model)
     graph = _graphs[key]
-    return None if graph is None else lambda x: graph(as_fractions(x, p, within=within))
+    if graph is None:
+        return None
+    return lambda x: graph(as_fractions(x, p, within=within, order="C"))
 
 
 def _is_exported(model: TorchModel) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,11 +130,17 @@ def check_pixels(pixels: Pixels, preprocessing: Preprocessing, *, within: bool =
         )
 
 
-def as_fractions(pixels: Pixels, preprocessing: Preprocessing, *, within: bool = True) -> Floats:
-    """Checked pixels as float32 in [0, 1]."""
+def as_fractions(
+    pixels: Pixels,
+    preprocessing: Preprocessing,
+    *,
+    within: bool = True,
+    order: Literal["K", "C"] = "K",
+) -> Floats:
+    """Checked pixels as float32 in [0, 1]; in memory as they came, or by rows for ``order`` C."""
     check_pixels(pixels, preprocessing, within=within)
     if pixels.dtype == np.uint8:
-        return np.divide(pixels, np.float32(255), dtype=np.float32)
+        return np.divide(pixels, np.float32(255), dtype=np.float32, order=order)
     return pixels  # type: ignore[return-value]
 
 

@@ -158,9 +158,9 @@ class Split:
         values: Floats = features.cpu().numpy()
         return values
 
-    def answer(self, features: Tensor) -> Floats:
+    def answer(self, features: Tensor, threads: int | None = None) -> Floats:
         """(N, classes) logits of features: one multiplication, as the whole network does it."""
-        with torch.inference_mode():
+        with torch_threads(threads or torch.get_num_threads()), torch.inference_mode():
             found: Floats = self.head(features).cpu().numpy()
         return found
 
