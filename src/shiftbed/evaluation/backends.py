@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shiftbed.errors import InputError, brief, unknown
-from shiftbed.evaluation.kept_graphs import is_kept, kept_graph
+from shiftbed.evaluation.kept_graphs import any_kept, is_kept, kept_graph
 from shiftbed.evaluation.models.base import Floats, FunctionModel, Model, Pixels, as_fractions
 from shiftbed.evaluation.models.from_onnx import Graph
 from shiftbed.evaluation.models.torch_model import TorchModel, quiet, torch_threads
@@ -316,6 +316,8 @@ def _is_exported(model: TorchModel) -> bool:
     """Whether the graph was exported before, and is kept."""
     from shiftbed.evaluation.models.heads import features_module
 
+    if not any_kept():
+        return False
     body = None if model.parts is None else features_module(model.parts)
     return is_kept(model.module if body is None else body, _example(model))
 

@@ -73,6 +73,13 @@ def is_kept(module: "nn.Module", example: "torch.Tensor") -> bool:
     return (cache_folder() / "graphs" / _key(module, example) / FILE).is_file()
 
 
+def any_kept() -> bool:
+    """Whether there are graphs at all; where there are none, nobody needs a network's digest."""
+    with suppress(OSError):
+        return any(not one.name.startswith(".") for one in (cache_folder() / "graphs").iterdir())
+    return False
+
+
 def _key(module: "nn.Module", example: "torch.Tensor") -> str:
     used = versions("torch", "onnx", "onnxscript")
     text = f"{network_digest(module)} {tuple(example.shape[1:])} {sorted(used.items())}"
