@@ -88,6 +88,18 @@ def test_a_link_is_followed_and_stays(tmp_path):
     assert (tmp_path / "real").read_bytes() == b"new"
 
 
+def test_no_folder_is_made_by_a_link(tmp_path):
+    """Of a folder from somebody else, whose links lead anywhere."""
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "file")
+    with pytest.raises(InputError, match="link into a folder that is not there"):
+        write(tmp_path / "link")
+    assert not (tmp_path / "nowhere").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+    (tmp_path / "nowhere").mkdir()
+    write(tmp_path / "link")
+    assert (tmp_path / "nowhere" / "file").read_bytes() == b"new"
+
+
 def test_what_is_no_regular_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in ("/dev/null", tmp_path, tmp_path / "pipe"):

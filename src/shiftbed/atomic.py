@@ -40,12 +40,12 @@ class write_atomically:
     """A binary file that appears at ``path``, or at a URL, only once it is complete and there.
 
     It is written beside its place as ``.NAME.HOST-PID-RANDOM.part``, synced and renamed, then its
-    folder is synced. A symbolic link is followed; what is there and no regular file is refused. The
-    temporary file goes with any failure, and those of writers that are dead (of other machines:
-    a day old) go when their folder is next written to. What goes to a URL is written to a temporary
-    file of this machine and put there whole. ``new``: what is there is not replaced, but
-    FileExistsError raised; of two writers one is first. Not ``lasting``: whether it outlives the
-    machine does not matter, and nobody waits for the disk.
+    folder is synced. A symbolic link is followed, into a folder that is there; what is there and no
+    regular file is refused. The temporary file goes with any failure, and those of writers that are
+    dead (of other machines: a day old) go when their folder is next written to. What goes to a URL
+    is written to a temporary file of this machine and put there whole. ``new``: what is there is
+    not replaced, but FileExistsError raised; of two writers one is first. Not ``lasting``: whether
+    it outlives the machine does not matter, and nobody waits for the disk.
     """
 
     def __init__(self, path: str | Path, *, new: bool = False, lasting: bool = True) -> None:
@@ -61,6 +61,10 @@ class write_atomically:
             target = self.path.resolve()
             if target.exists() and not stat.S_ISREG(target.stat().st_mode):
                 raise InputError(f"cannot write {self.path}: it is there and no regular file")
+            if self.path.is_symlink() and not target.parent.is_dir():  # no folder is made by a link
+                raise InputError(
+                    f"cannot write {self.path}: it is a link into a folder that is not there"
+                )
             self.target, self.temporary = target, target.parent / temporary_name(target.name)
             self.raw = self._begun()
             self.file = BufferedWriter(self.raw, 2**18)

@@ -137,6 +137,45 @@ def test_what_could_not_be_read_is_tried_again(folder, monkeypatch):
     assert verify_store("kept").whole
 
 
+def test_a_damaged_image_may_be_repaired_and_no_other_may_change(folder):
+    def evaluate(*more):
+        return shiftbed(folder, *COLOURS, *more)
+
+    def files():
+        return {
+            path.relative_to(folder): path.read_bytes()
+            for path in sorted((folder / "kept").rglob("*.*"))
+            if "test_sets" in path.parts
+        }
+
+    broken = folder / "images" / "a_red" / "0.png"
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:-40])
+    first = evaluate("--store", "kept")
+    assert first.returncode == 1, first.stderr
+    assert len(json.loads(first.stdout)["unreadable"]) == 1
+    before = files()
+    assert evaluate("--store", "kept").returncode == 1
+    assert files() == before
+    assert verify_store(folder / "kept").whole
+    broken.write_bytes(whole)
+    other = folder / "images" / "b_green" / "1.png"
+    kept = other.read_bytes()
+    Image.new("RGB", (9, 9)).save(other)
+    refused = evaluate("--store", "kept")
+    assert refused.returncode == 2
+    assert "other examples or labels" in refused.stderr
+    other.write_bytes(kept)
+    again = evaluate("--store", "kept")
+    assert again.returncode == 0, again.stderr
+    direct = evaluate("--store", "whole")
+    assert json.loads(again.stdout)["settings"] == json.loads(direct.stdout)["settings"]
+    sets = [sb.PredictionStore(folder / name).test_set("images") for name in ("kept", "whole")]
+    assert sets[0].fingerprint == sets[1].fingerprint
+    assert sets[0].unread == ()
+    assert verify_store(folder / "kept").whole
+
+
 def test_a_changed_image_is_another_test_set(folder):
     assert shiftbed(folder, *COLOURS).returncode == 0
     Image.new("RGB", (9, 9)).save(folder / "images" / "a_red" / "0.png")

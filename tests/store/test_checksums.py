@@ -279,3 +279,13 @@ def test_what_is_in_quarantine_is_not_replaced_by_another_file_of_its_name(tmp_p
         assert collect_garbage(store, minimum_age=0.0) == [name]
     kept = store.files.below("quarantine")
     assert sorted(map(store.files.read, kept)) == [b"first", b"second", b"third"]
+
+
+def test_a_link_that_leads_nowhere_is_no_absence(tmp_path):
+    store = PredictionStore(tmp_path / "s")
+    store.write_about({"shifts": []})
+    (tmp_path / "s" / "testbed.json").unlink()
+    assert verify(store) == []
+    (tmp_path / "s" / "testbed.json").symlink_to(tmp_path / "nowhere")
+    (problem,) = verify(store)
+    assert (problem.kind, problem.where) == ("unreadable", "testbed.json")

@@ -75,7 +75,7 @@ class Paired:
         return self._block(s, s)[one, other]
 
 
-class Answers(Protocol):
+class RightAnswers(Protocol):
     """Which models (M) are right on which images (N): an array, or anything that gives parts."""
 
     @property
@@ -89,7 +89,7 @@ AT_ONCE = 1 << 13
 
 
 def _blocks(
-    right: Answers, chosen: NDArray[np.int64] | None = None
+    right: RightAnswers, chosen: NDArray[np.int64] | None = None
 ) -> Iterator[NDArray[np.float32]]:
     """Columns as numbers, so many at once: all of them, or those chosen."""
     for start in range(0, right.shape[1] if chosen is None else len(chosen), AT_ONCE):
@@ -99,7 +99,7 @@ def _blocks(
 
 
 def image_covariance(
-    right: Sequence[Answers],
+    right: Sequence[RightAnswers],
     images: list[str],
     ids: list[tuple[str, NDArray[Any]] | None] | None = None,
 ) -> Floats:

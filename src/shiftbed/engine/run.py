@@ -211,6 +211,7 @@ def run_spec(
                 if shared.waiting:
                     time.sleep(PAUSE)
         summary.seconds = time.perf_counter() - clock
+        _leave_out(store, cells, summary)
     settle(store)
     return summary
 
@@ -407,8 +408,7 @@ def _finish_cell(store: PredictionStore, cell: CellPlan, summary: Summary) -> No
 def _complete(
     store: PredictionStore, cell: CellPlan, record: dict[str, Any], summary: Summary
 ) -> dict[str, Any]:
-    prefix = f"{cell.key[0]} on {cell.key[1]}: unreadable: "
-    unreadable = [note.removeprefix(prefix) for note in summary.notes if note.startswith(prefix)]
+    unreadable = _unreadable(summary, cell.key)
     alarm = f"{cell.key[0]} on {cell.key[1]}: {WARNING}"
     warnings = {note.removeprefix(alarm) for note in summary.notes if note.startswith(alarm)}
     kept = {key: value for key, value in record.items() if key != "error"}
@@ -421,6 +421,27 @@ def _complete(
         kept["warnings"] = sorted({*record.get("warnings", []), *warnings})
     finish_cell(store, *cell.key, kept)
     return kept
+
+
+def _leave_out(store: PredictionStore, cells: list[CellPlan], summary: Summary) -> None:
+    """Note in their test sets which images could not be read: repaired, they are no others."""
+    from shiftbed.engine.open_setting import open_setting
+
+    lost: dict[str, set[str]] = {}
+    for key in summary.complete:
+        lost.setdefault(key[1], set()).update(_unreadable(summary, key))
+    for plan in {cell.setting.id: cell.setting for cell in cells}.values():
+        if said := lost.get(plan.id):
+            stored = open_setting(plan).stored
+            row = {example: i for i, example in enumerate(stored.examples)}
+            ends = ((one, at) for one in said for at in range(len(one)) if one.startswith(" (", at))
+            store.leave_out(stored, {row[one[:at]] for one, at in ends if one[:at] in row})
+
+
+def _unreadable(summary: Summary, key: tuple[str, str]) -> list[str]:
+    """The images of a cell that could not be read, each with the reason: EXAMPLE (REASON)."""
+    prefix = f"{key[0]} on {key[1]}: unreadable: "
+    return [note.removeprefix(prefix) for note in summary.notes if note.startswith(prefix)]
 
 
 def _record_failure(store: PredictionStore, cell: CellPlan, summary: Summary) -> None:

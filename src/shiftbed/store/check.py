@@ -67,7 +67,8 @@ def verified(store: PredictionStore) -> Verified:
         if name.startswith("test_sets/"):
             setting = str(record.get("setting"))
             problem = _problem(
-                lambda s=setting: sizes.update({s: len(store.test_set(s))}), f"test set {setting}"
+                lambda s=setting, r=record: sizes.update({s: len(store.opened_test_set(r))}),
+                f"test set {setting}",
             )
             problems += [] if problem is None else [problem]
     cells = [one for name, one in records.items() if name.startswith("cells/")]
@@ -428,7 +429,7 @@ def scrub(store: PredictionStore, *, rebuild: bool = False) -> Verified:
             for name, record in records.items():
                 if name.startswith("test_sets/"):
                     file = f"{name.removesuffix('.json')}.parquet"
-                    if _problem(lambda r=record: store.test_set(str(r["setting"])), file):
+                    if _problem(lambda r=record: store.opened_test_set(r), file):
                         aside += [file, name]
             for name in aside:
                 if store.files.exists(name):

@@ -137,7 +137,7 @@ class LocalFiles:
         return sorted(found)
 
     def exists(self, name: str) -> bool:
-        return (self._root / name).exists()
+        return os.path.lexists(self._root / name)  # a link that leads nowhere is no absence
 
     def remove(self, name: str) -> None:
         (self._root / name).unlink(missing_ok=True)

@@ -9,7 +9,7 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -130,7 +130,7 @@ class TestSets:
 
     def add_test_set(self, test_set: StoredTestSet) -> None:
         """Write a setting's examples and labels, once; others under its name are refused."""
-        if self.check_test_set(test_set):
+        if self._compared(test_set) == "same":
             return
         columns: dict[str, Any] = {"example": list(test_set.examples), "label": test_set.labels}
         if test_set.label_sets is not None:
@@ -160,9 +160,13 @@ class TestSets:
         self.write_json(f"{name}.json", about)
 
     def check_test_set(self, test_set: StoredTestSet) -> bool:
-        """Whether it is in the store; other examples or labels under its name are refused.
+        """Whether it is in the store; other examples or labels under its name are refused."""
+        return self._compared(test_set) != "absent"
 
-        Images that could not be read when it was written are no others: it is to be written anew.
+    def _compared(self, test_set: StoredTestSet) -> Literal["absent", "same", "more"]:
+        """What is in the store under its name; other examples or labels are refused.
+
+        Images that could not be read before are no others: there are *more* now, or may be.
         """
         there = self._test_set_json(test_set.setting)
         if there is not None and there["label_policy"] != test_set.label_policy:
@@ -173,7 +177,7 @@ class TestSets:
         if there is not None and there["fingerprint"] != test_set.fingerprint:
             unread, again = there.get("unread"), test_set.fingerprint_without
             if unread and again is not None and again(unread) == there["fingerprint"]:
-                return False
+                return "more"
             if test_set.unread:
                 first = test_set.examples[test_set.unread[0]]
                 raise InputError(
@@ -185,7 +189,21 @@ class TestSets:
                 f"setting {test_set.setting!r} is in the store with other examples or labels "
                 f"({there['fingerprint'][:19]}…, now {test_set.fingerprint[:19]}…)"
             )
-        return there is not None
+        return "absent" if there is None else "same"
+
+    def leave_out(self, test_set: StoredTestSet, rows: Iterable[int]) -> None:
+        """Note images that proved unreadable: its fingerprint is that of the others from now on.
+
+        So it is the same test set once they are repaired, and nothing else.
+        """
+        about = self._test_set_json(test_set.setting)
+        if about is None or test_set.fingerprint_without is None:
+            return
+        unread = sorted({*test_set.unread, *rows})
+        new = {"unread": unread, "fingerprint": test_set.fingerprint_without(unread)}
+        if unread and any(about.get(key) != value for key, value in new.items()):
+            self.forget_copies()
+            self.write_json(f"test_sets/setting={encode(test_set.setting)}.json", about | new)
 
     def _test_set_json(self, setting: str) -> dict[str, Any] | None:
         return self._json_if_there(f"test_sets/setting={encode(setting)}.json")
@@ -194,6 +212,11 @@ class TestSets:
         about = self._test_set_json(setting)
         if about is None:
             raise unknown("setting in the store", setting, self.settings())
+        return self.opened_test_set(about)
+
+    def opened_test_set(self, about: Mapping[str, Any]) -> StoredTestSet:
+        """The test set of a record that was read."""
+        setting = about["setting"]
         name = f"test_sets/setting={encode(setting)}.parquet"
         data = self.read_bytes(name, about.get("examples"))
         try:

@@ -151,7 +151,10 @@ def _agrees(key: tuple[str, str, str], there: dict[str, Any] | None, about: dict
         return
     where = f"{key[2]} of {key[0]!r} on {key[1]!r} is in the store"
     if there.get("fingerprint") != about["fingerprint"]:
-        raise InputError(f"{where} with other images; use another store, or another name")
+        raise InputError(
+            f"{where} with other images, or with some that cannot be read now or could not then; "
+            "use another store, or another name"
+        )
     was, now = (
         (one.get("model_facts", {}).get("id"), one.get("model_fingerprint"))
         for one in (there, about)
