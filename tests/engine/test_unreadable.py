@@ -8,7 +8,8 @@ import shiftbed as sb
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data.image_files import FileImages
 from shiftbed.evaluation.data.images import NoImage
-from shiftbed.store import PredictionStore
+from shiftbed.store import PredictionStore, verify
+from shiftbed.store.probes import probe_records
 
 
 def answer(pixels):
@@ -79,3 +80,38 @@ def test_other_pictures_are_refused_whatever_could_not_be_read(folder, tmp_path,
     Image.new("L", (4, 4)).save(folder / "0" / "2.png")
     with pytest.raises(InputError, match="with other examples or labels"):
         count(folder, tmp_path / "store")
+
+
+def test_paths_whose_pictures_could_not_be_read_are_measured_again(folder, tmp_path, failing):
+    def measured(store):
+        def net(pixels):
+            return pixels.reshape(len(pixels), -1)[:, :2]
+
+        net.preprocessing = answer.preprocessing
+        found = sb.probe(net, str(folder), probes="phase", pairs=60, store=store, name="net")
+        return found.frame, PredictionStore(store)
+
+    def content(store):
+        return {
+            path.relative_to(store.files.root): path.read_bytes()
+            for path in sorted((tmp_path / store.files.root).rglob("*.*"))
+        }
+
+    undisturbed, whole = measured(tmp_path / "whole")
+    failing |= {"load"}
+    first, store = measured(tmp_path / "store")
+    lost = first["unreadable"].max()
+    assert lost >= 1
+    (record,) = probe_records(store)
+    assert 7 in record["unread"]
+    before = content(store)
+    measured(tmp_path / "store")
+    assert content(store) == before
+    failing.clear()
+    again, store = measured(tmp_path / "store")
+    assert again.equals(undisturbed)
+    assert verify(store) == []
+    assert content(store) == content(whole)
+    Image.new("L", (4, 4)).save(folder / "0" / "2.png")
+    with pytest.raises(InputError, match="with other images"):
+        measured(tmp_path / "store")

@@ -43,7 +43,8 @@ _SHAPES: dict[str, Any] = {
     "cells": _CELL,
     "probes": {
         **{"model": text, "setting": text, "probe": text, "status?": any_text, "paths?": count},
-        **{"chunk?": count, "parameters?": {"*": plain}, "sums?": {"*": text}, "*": plain},
+        **{"chunk?": count, "parameters?": {"*": plain}, "sums?": {"*": text}},
+        **{"unread?": [count], "*": plain},
     },
 }
 

@@ -35,6 +35,7 @@ from shiftbed.store import PredictionStore
 from shiftbed.store.probes import (
     probe_parts,
     probe_record,
+    read_probe,
     remove_probe_part,
     write_probe,
     write_probe_part,
@@ -97,7 +98,8 @@ def probe_model(
         def piece(start: int, stop: int, rows: Rows = rows, measure: Any = measure) -> pl.DataFrame:
             return measure(rows[start:stop])  # type: ignore[no-any-return]
 
-        into_parts(store, (*key, probe.name), about, len(rows), chunk, piece, report)
+        own = (*key, probe.name)
+        into_parts(store, own, about, len(rows), chunk, piece, report, test_set=test_set)
     return refused
 
 
@@ -119,30 +121,61 @@ def into_parts(
     chunk: int,
     piece: Piece,
     report: Report | None = None,
+    *,
+    test_set: TestSet | None = None,
 ) -> None:
     """Measure what is missing of 0 … total − 1 in chunks, and write each when it is done.
 
     Parts begin at multiples of the chunk. A last part that was shorter is measured again when
-    more is wanted; one that is longer than wanted stays.
+    more is wanted; one that is longer than wanted stays. Rows are images of the ``test_set``, or
+    pairs of them: parts with some that could not be read are measured again.
     """
     there = probe_record(store, *key)
-    _agrees(key, there, about)
+    unread = list((there or {}).get("unread", ()))
+    begun = about | (_without(test_set, unread) if unread and test_set is not None else {})
+    _agrees(key, there, begun)
     chunk = int(there["chunk"]) if there else chunk
     have = dict(probe_parts(store, *key))
     wanted = {at: min(at + chunk, total) for at in range(0, total, chunk)}
     paths = max([total, *have.values()])
     missing = {start for start, stop in wanted.items() if have.get(start, 0) < stop}
+    if unread:
+        lost = _lost(read_probe(store, *key))
+        missing |= {
+            at for at, stop in wanted.items() if have.get(at) == stop and lost[at:stop].any()
+        }
     if missing:
-        write_probe(store, *key, {**about, "paths": paths, "chunk": chunk, "status": "running"})
+        write_probe(store, *key, {**begun, "paths": paths, "chunk": chunk, "status": "running"})
     for start, stop in wanted.items():
         if start in missing:
             write_probe_part(store, *key, start, piece(start, stop))
-            if start in have:
+            if have.get(start, stop) != stop:
                 remove_probe_part(store, *key, (start, have[start]))
         if report is not None:
             report(key[2], stop, total)
     if missing or there is None or there.get("status") != "complete":
+        if test_set is not None:
+            lost_images = {*test_set.unread, *_unread(read_probe(store, *key))}
+            about = about | _without(test_set, sorted(lost_images))
         write_probe(store, *key, {**about, "paths": paths, "chunk": chunk, "status": "complete"})
+
+
+def _without(test_set: TestSet, rows: Sequence[int]) -> dict[str, Any]:
+    """For the record: which images could not be read, and which the others are."""
+    known = {"fingerprint": test_set.fingerprint_without(rows)}
+    return known | ({"unread": list(rows)} if rows else {})
+
+
+def _lost(frame: pl.DataFrame) -> NDArray[np.bool_]:
+    """Which paths or images could not be measured, for want of a picture."""
+    return frame["points" if "points" in frame.columns else "square"].is_null().to_numpy()
+
+
+def _unread(frame: pl.DataFrame) -> list[int]:
+    """Images of these paths, and of no path that could be measured."""
+    rows = frame.select(name for name in ("first", "second") if name in frame.columns).to_numpy()
+    lost = _lost(frame)
+    return sorted({*rows[lost].ravel().tolist()} - {*rows[~lost].ravel().tolist()})
 
 
 def _agrees(key: tuple[str, str, str], there: dict[str, Any] | None, about: dict[str, Any]) -> None:
