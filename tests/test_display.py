@@ -74,3 +74,15 @@ def test_an_interval_is_not_broken_where_other_columns_could_be_wider():
     table = Table(columns=heads, rows=(*rows, last), left=4)
     table.print(rich.console.Console(file=text, width=92, color_system=None))
     assert text.getvalue().count("-18.51\u00a0…\u00a0+20.74") == 2
+
+
+def test_a_star_stays_with_its_number():
+    columns = ("OOD", "metric", "R²", "R² interval", "n")
+    rows = tuple(("a" * 40, "b" * 30, f"{i / 1000:.3f} *", "0.680 … 0.923", "28") for i in range(9))
+    text = io.StringIO()
+    for width in range(40, 90):
+        console = rich.console.Console(file=text, width=width, color_system=None)
+        Table(columns=columns, rows=rows, left=2).print(console)
+    lines = [line.strip() for line in text.getvalue().splitlines()]
+    assert sum("0.008\u00a0*" in line for line in lines) == 50
+    assert "*" not in lines

@@ -46,6 +46,7 @@ _COLOURS = {
 }
 """Words of verdicts and what they look like on a terminal."""
 _INTERVAL = re.compile(r"\d\s…\s[-+]?\d")
+_STARRED = re.compile(r"(?<=\d) (?=\*)")
 _HASHED = re.compile(r"[^\W\d][\w.:/-]*-[0-9a-f]{12}(?:@\d+)?")
 """Names that recipes give: of no use to a reader."""
 
@@ -349,14 +350,14 @@ def terminal() -> "Console":
 
 
 def _parts(text: str) -> list[str]:
-    """What must not be broken: words, and an interval as a whole."""
-    return [text] if _INTERVAL.search(text) else text.split()
+    """What must not be broken: words, a number with its stars, and an interval as a whole."""
+    return [text] if _INTERVAL.search(text) else _STARRED.sub("\u00a0", text).split(" ")
 
 
 def _short(text: str, most: int) -> str:
     if _INTERVAL.search(text):
         return text.replace(" ", "\u00a0")
-    return " ".join(middle(word, most) for word in text.split(" "))
+    return " ".join(middle(word, most) for word in _STARRED.sub("\u00a0", text).split(" "))
 
 
 def _one(texts: Sequence[str]) -> bool:
