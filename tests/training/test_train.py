@@ -1,5 +1,6 @@
 """Sweeps: every checkpoint in the store, nothing done twice, the same weights after a kill."""
 
+import errno
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from shiftbed.store import PredictionStore
 from shiftbed.testbed.labels import natural
 from shiftbed.testbed.stored import testbed_from_store as bed_of
 from shiftbed.training import read_recipe
+from shiftbed.training.runs import RunFolder
 from shiftbed.training.train import train
 from tests.training import own_weights
 from tests.training.places import GRID, HEAD, place
@@ -218,6 +220,24 @@ class TestGoingOn:
         recipe = read_recipe(place(tmp_path, grid), allow_code=True)
         train(recipe, allow_code=True)
         (job,) = recipe.jobs()
+        assert [f.name for f in (tmp_path / "runs" / job.id).glob("*.pt")] == ["step-00000018.pt"]
+
+    def test_the_others_go_if_removing_them_failed_at_first(self, tmp_path, monkeypatch):
+        grid = GRID + 'checkpoints = {every = 1, keep = "last"}\n'
+        recipe = read_recipe(place(tmp_path, grid), allow_code=True)
+        (job,) = recipe.jobs()
+        forget = RunFolder.forget_weights
+
+        def fails(folder, but):
+            if but == 18:
+                raise OSError(errno.EIO, "Input/output error")
+            forget(folder, but)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(RunFolder, "forget_weights", fails)
+            assert train(recipe, allow_code=True).failed
+        assert len(list((tmp_path / "runs" / job.id).glob("step-*.pt"))) == 2
+        assert not train(recipe, allow_code=True).failed
         assert [f.name for f in (tmp_path / "runs" / job.id).glob("*.pt")] == ["step-00000018.pt"]
 
 

@@ -215,6 +215,7 @@ class Training:
         """Train to the end."""
         if self.run.step < self.run.steps or not self.log["checkpoints"]:
             train(self.run, self.stops, self.checkpoint, self._seen)
+        self._forget_earlier()
         outputs = self.run.objective.outputs(self.network.classes)
         ended(self.task, self.log, self.data, self.stops, outputs)
         self.task.folder.forget_state()
@@ -247,11 +248,15 @@ class Training:
         self.log["checkpoints"].append({"step": run.step, **facts, **spent, "info": info})
         folder.write("log", self.log)
         folder.write_state(run.state())
-        if job.keep != "all":
-            folder.forget_weights(but=run.step)
+        self._forget_earlier()
         done = Checkpointed(key=self.task.key, seconds=seconds, step=run.step, steps=run.steps)
         self.report(replace(done, images=self.examples))
         self.examples, self.clock = 0, time.perf_counter()
+
+    def _forget_earlier(self) -> None:
+        """Weights of earlier checkpoints go, unless all are kept; also where that was cut short."""
+        if self.task.job.keep != "all":
+            self.task.folder.forget_weights(but=self.run.step)
 
     def _kept(self, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """All weights, or those of the heads alone."""
