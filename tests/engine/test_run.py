@@ -20,8 +20,8 @@ from shiftbed.engine.testbed_file import read_testbed_toml
 from shiftbed.errors import InputError
 from shiftbed.store import PredictionStore, verify
 from shiftbed.store.compact import expand
-from shiftbed.store.files import RemoteFiles
 from shiftbed.store.names import cell_folder, part_name
+from shiftbed.store.object_store import RemoteFiles
 from tests.clusters import PATIENT
 from tools.kill_fifty import kill_and_compare, make_testbed, predictions, start
 

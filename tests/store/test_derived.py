@@ -15,7 +15,8 @@ from shiftbed.store import PredictionStore, StoredTestSet, part_from_logits
 from shiftbed.store import derived as module
 from shiftbed.store.check import verify
 from shiftbed.store.compact import compact
-from shiftbed.store.files import LocalFiles, RemoteFiles
+from shiftbed.store.files import LocalFiles
+from shiftbed.store.object_store import RemoteFiles
 from tests.cli.in_process import shiftbed
 
 MODELS = [f"model{i}" for i in range(8)]

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from shiftbed.errors import InputError
-from shiftbed.store.files import Files, RemoteFiles
+from shiftbed.store.files import Files
 from shiftbed.store.names import encode
 
 LEASE = 90.0
@@ -42,7 +42,6 @@ class Claims:
         self.others = False
         """Whether claims of other processes were seen."""
         self._lock = threading.Lock()
-        self._by_request = isinstance(files, RemoteFiles)
         self._looked, self._there = -math.inf, list[str]()
         self._over: list[str] = []
         """Files of claims that were given up and are to be removed, where that is a request."""
@@ -53,7 +52,7 @@ class Claims:
             return True
         if self._take(name):
             return True
-        if not self._by_request:
+        if not self.files.by_request:
             return False
         self._looked = -math.inf  # perhaps given up since they were listed
         return self._take(name)
@@ -77,7 +76,7 @@ class Claims:
             file = self.mine.pop(name, None)
             if file is not None:
                 self._over.append(file)
-        if at_once or not self._by_request or len(self._over) >= TOGETHER:
+        if at_once or not self.files.by_request or len(self._over) >= TOGETHER:
             self._remove()
 
     def _remove(self) -> None:
@@ -92,7 +91,7 @@ class Claims:
 
     def _there_of(self, name: str) -> list[str]:
         """The files of a claim, whoever's; all are listed anew after ``LOOKED`` seconds."""
-        if not self._by_request or time.monotonic() - self._looked > LOOKED:
+        if not self.files.by_request or time.monotonic() - self._looked > LOOKED:
             self._there, self._looked = self.files.below("claims"), time.monotonic()
         self.others |= bool({*self._there} - {*self.mine.values(), *self._over})
         stem = f"claims/{encode(name)}"
