@@ -226,6 +226,7 @@ def test_the_pages_synthetic_shift_is_that_of_plot(opened: Open) -> None:
     assert drawn.x_title == f"ρ on {name} (points)"
     page.click("details.table summary >> nth=0")
     rows = page.locator("details.table >> nth=0").locator("tbody tr")
+    rows.first.wait_for()
     assert abs(rows.count() - len(drawn.names)) <= 1  # the page has one more model
     assert rows.first.locator("td").count() == 4
 
@@ -287,6 +288,7 @@ def test_rho_of_synthetic_and_natural_shifts(opened: Open) -> None:
 def test_the_grid_sorts(opened: Open) -> None:
     page = opened("view=grid&sort=imagenet-a")
     page.click("details.table summary")
+    page.wait_for_selector("details.table tbody tr")
     column = 1 + sb.published("imagenet-testbed-2020").settings.index("imagenet-a")
     cells = page.eval_on_selector_all(
         f"details.table tbody tr td:nth-child({column + 1})", "c => c.map((e) => e.innerText)"
