@@ -202,3 +202,26 @@ def test_answers_to_drafts_of_pictures_are_another_models(tmp_path):
     sb.evaluate(line, images, store=store, **options)
     with pytest.raises(InputError, match="predictions of another model"):
         sb.evaluate(line, images, store=store, preprocessing={"decoding": "draft"}, **options)
+
+
+def test_images_in_memory_are_never_taken_for_those_of_another_test_set(monkeypatch):
+    """Also when a test set is gone and the next one lies where it lay: few stay open here."""
+    monkeypatch.setattr("shiftbed.engine.open_setting.MOST_OPEN", 1)
+    labels = np.arange(24) % 2
+    for seed in range(24):
+        images = np.random.default_rng(seed).integers(0, 256, (24, 4, 4), dtype=np.uint8)
+        done = sb.evaluate(shade, sb.TestSet(images, labels, name="seen"), name="shade")
+        mean = images.reshape(24, -1).mean(axis=1) / 255
+        right = (mean > 0.5) == labels
+        assert done.frame["value"].item() == pytest.approx(right.mean()), seed
+        probability = done.store.read("shade", "seen")["prob_1"].to_numpy()
+        z = np.abs(2 * mean - 1)
+        np.testing.assert_allclose(probability, 1 / (1 + np.exp(-z)), atol=1e-5)
+
+
+def shade(pixels):
+    mean = pixels.reshape(len(pixels), -1).mean(axis=1)
+    return np.stack([1 - mean, mean], axis=1)
+
+
+shade.preprocessing = {"size": (4, 4), "mode": "L", "crop": "none"}

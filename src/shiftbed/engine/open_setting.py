@@ -124,12 +124,7 @@ class DecodedSetting:
 
 def open_setting(plan: SettingPlan) -> OpenSetting:
     """A setting opened; all perturbations of the same images share them."""
-    held = plan.images  # kept with the value: its id must stay its own
-
-    def make() -> tuple[Any, float]:
-        return (held, *_open(plan)), 1
-
-    _, test_set, stored, policy = _opened.get(plan.key, make, MOST_OPEN)
+    test_set, stored, policy = _opened.get(plan.key, lambda: (_open(plan), 1), MOST_OPEN)
     if stored.unread:
         del _opened.found[plan.key]  # what cannot be read now is tried again
     own = replace(stored, setting=plan.id, record=plan.setting)

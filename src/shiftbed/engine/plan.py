@@ -168,7 +168,7 @@ class SettingPlan:
     def key(self) -> tuple[Any, ...]:
         """Equal for plans of the same images under the same labels: perturbations do not matter."""
         one = self.setting
-        own = self.images.key if isinstance(self.images, TestSetSpec) else (id(self.images),)
+        own = self.images.key if isinstance(self.images, TestSetSpec) else (self.images.token,)
         policy = None if one.policy is None else one.policy.to_json()
         return (*own, policy, one.relabel, one.share, one.seed if one.share is not None else 0)
 

@@ -1,6 +1,7 @@
 """Test sets: examples, labels and pictures that are read when they are asked for."""
 
 import hashlib
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -193,6 +194,11 @@ class TestSet:
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    @cached_property
+    def token(self) -> str:
+        """Its name in caches: no other test set has it, also once this one is gone."""
+        return secrets.token_hex(16)
 
     @cached_property
     def digests(self) -> NDArray[np.uint8]:
