@@ -21,6 +21,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 
 from shiftbed.evaluation.models import resolve
+from shiftbed.results.scores import score
 from shiftbed.store import PredictionStore
 from shiftbed.store.check import verify
 from shiftbed.testbed.stored import testbed_from_store as bed_of
@@ -360,3 +361,24 @@ def test_an_estimator_is_written_alike_every_time(tmp_path):
     x = np.random.default_rng(0).normal(size=(30, 4))
     expected = SVC(gamma=0.5).fit(x, np.arange(30) % 3)
     np.testing.assert_array_equal(found.decision_function(x), expected.decision_function(x))
+
+
+def test_data_that_was_replaced_trains_another_model_in_the_same_process(tmp_path):
+    """Into a new folder; a finished run of the old one stays what it is."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % 2
+
+    def write(name, bright):
+        images = rng.integers(0, 100, (60, 8, 8)) + 150 * (labels == bright)[:, None, None]
+        np.savez(tmp_path / name, images=images.astype(np.uint8), labels=labels)
+
+    write("t.npz", 1)
+    for folder, bright in (("first", 1), ("second", 0)):
+        write("d.npz", bright)
+        (tmp_path / "recipe.toml").write_text(
+            f'store = "{folder}/store"\nruns = "{folder}/runs"\n'
+            '[data.d]\npath = "d.npz"\n[[test_sets]]\nname = "t"\npath = "t.npz"\n'
+            '[[grid]]\nmodel = "sklearn:linear_model.LogisticRegression?max_iter=200"\ndata = "d"\n'
+        )
+        assert not train(tmp_path / "recipe.toml").failed
+        assert score(tmp_path / folder / "store").frame["value"].to_list() == [bright]

@@ -185,3 +185,20 @@ class TestErrors:
     def test_nothing_left(self, specs):
         with pytest.raises(InputError, match="no example of 'a' is left"):
             prepare({"name": "a", "fraction": 0.001}, specs)
+
+
+def test_data_that_was_replaced_is_read_again_by_the_next_recipe(tmp_path):
+    """In one process; within a run, one state of the files is seen."""
+
+    def write(value):
+        images = np.full((6, 4, 4), value, dtype=np.uint8)
+        np.savez(tmp_path / "d.npz", images=images, labels=np.arange(6) % 2)
+
+    write(1)
+    spec = DataSpec(name="d", path=str(tmp_path / "d.npz"))
+    first = open_data(spec)
+    write(2)
+    assert open_data(spec) is first
+    again = open_data(DataSpec(name="d", path=str(tmp_path / "d.npz")))
+    assert np.asarray(again.load(0)).max() == 2
+    assert np.asarray(open_part(spec.path, {}, "held-out", 0.5).load(0)).max() == 2

@@ -15,7 +15,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,6 @@ from shiftbed.evaluation.models.spec import Request, Spec, sidecar_of
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.training.estimators import PREFIX, EstimatorSpec, read_estimator
 from shiftbed.training.prepare import TrainingData, prepare
-from shiftbed.training.recipe import canonical
 from shiftbed.training.runs import (
     Checkpointed,
     RunFolder,
@@ -134,14 +133,13 @@ def _training_pixels(
     task: TrainTask, spec: EstimatorSpec
 ) -> tuple[TrainingData, Preprocessing, NDArray[np.uint8]]:
     """Training data as the estimator sees them, decoded once for jobs that see the same."""
-    selection = task.job.arguments["data"]
-    names = task.job.arguments["sources"]
     limit = float(task.options["memory_gib"]) * 2**30
-    files = {name: asdict(task.data[name]) for name in names}
-    key = canonical([selection, files, task.base, spec.size, spec.mode])
+    data = prepare(task.job.arguments["data"], task.data, task.base)
+    tokens = [part.token for part in data.parts]
+    chosen = [one.tobytes() for one in (data.source, data.rows, data.labels)]
+    key = (*tokens, *chosen, spec.size, spec.mode)
 
     def make() -> tuple[Any, int]:
-        data = prepare(selection, task.data, task.base)
         preprocessing = _preprocessing(data, spec)
         height, width = preprocessing.size
         needed = len(data) * height * width * preprocessing.channels * 8
@@ -151,10 +149,10 @@ def _training_pixels(
                 f"numbers, more than memory_gib = {task.options['memory_gib']}: give a smaller size"
             )
         pixels = data.pixels(preprocessing)
-        return (data, preprocessing, pixels), pixels.nbytes
+        return (preprocessing, pixels), pixels.nbytes
 
-    found: tuple[TrainingData, Preprocessing, NDArray[np.uint8]] = _decoded.get(key, make, limit)
-    return found
+    found: tuple[Preprocessing, NDArray[np.uint8]] = _decoded.get(key, make, limit)
+    return data, *found
 
 
 def _preprocessing(data: TrainingData, spec: EstimatorSpec) -> Preprocessing:

@@ -15,6 +15,7 @@ from shiftbed.catalogue import policy_of
 from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet, batches, open_test_set
 from shiftbed.evaluation.data.parts import TRAINING, part_rows, ranked
+from shiftbed.evaluation.data.state import state_of
 from shiftbed.evaluation.data.tars import TarImages
 from shiftbed.evaluation.preprocessing import Preprocessing
 from shiftbed.places import local
@@ -191,13 +192,13 @@ def _together(chosen: Mapping[str, tuple[TestSet, Rows]]) -> TrainingData:
 
 
 @lru_cache(maxsize=8)
-def _opened(path: str, options: tuple[tuple[str, Any], ...]) -> TestSet:
+def _opened(path: str, options: tuple[tuple[str, Any], ...], state: str) -> TestSet:
     return open_test_set(path, **dict(options))
 
 
-def _all_of(path: str, options: Mapping[str, Any]) -> TestSet:
+def _all_of(path: str, options: Mapping[str, Any], state: str) -> TestSet:
     frozen = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in options.items())
-    return _opened(path, frozen)
+    return _opened(path, frozen, state)
 
 
 def open_data(spec: DataSpec) -> TestSet:
@@ -207,7 +208,7 @@ def open_data(spec: DataSpec) -> TestSet:
     The last ones stay open: their contents are hashed once, not for every job.
     """
     about = None if spec.exclude is None else _seen(local(spec.exclude))
-    key = (repr(spec), about)
+    key = (repr(spec), spec.state, about)
     if key not in _trained_on:
         for old in list(_trained_on)[: -_MOST_OPEN + 1]:
             del _trained_on[old]
@@ -224,7 +225,7 @@ def _seen(path: Path) -> tuple[int, int] | None:
 
 
 def _opened_data(spec: DataSpec) -> TestSet:
-    test_set = _all_of(spec.path, spec.options)
+    test_set = _all_of(spec.path, spec.options, spec.state)
     left = test_set.labels >= 0
     if test_set.captions is not None:
         left |= np.array([one is not None for one in test_set.captions])
@@ -245,7 +246,7 @@ def open_part(
     validation: float | None = None,
 ) -> TestSet:
     """A part of a data set that ``open_data`` leaves out."""
-    test_set = _all_of(path, options)
+    test_set = _all_of(path, options, state_of(path, options))
     return test_set.subset(_rows(test_set, part, held_out, validation))
 
 

@@ -33,6 +33,7 @@ subset = "0-4"                       # also as a range
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ from shiftbed.errors import InputError
 from shiftbed.evaluation.data import TestSet
 from shiftbed.evaluation.data.parts import HELD_OUT as TEST
 from shiftbed.evaluation.data.parts import VALIDATION as CHOOSING
+from shiftbed.evaluation.data.state import state_of
 from shiftbed.foreign_code import Origin
 from shiftbed.records import Shift
 from shiftbed.training.arguments import one_of, share
@@ -72,6 +74,11 @@ class DataSpec:
     validation: float | None = None
     exclude: str | None = None
     task: str | None = None
+
+    @cached_property
+    def state(self) -> str:
+        """Equal for the same files; looked up once, so that a run sees one state of them."""
+        return state_of(self.path, self.options)
 
     @property
     def identity(self) -> dict[str, Any]:
