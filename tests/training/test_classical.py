@@ -364,7 +364,7 @@ def test_an_estimator_is_written_alike_every_time(tmp_path):
 
 
 def test_data_that_was_replaced_trains_another_model_in_the_same_process(tmp_path):
-    """Into a new folder; a finished run of the old one stays what it is."""
+    """Into a new folder; a finished run of the old one stays what it is, and a note says so."""
     rng = np.random.default_rng(0)
     labels = np.arange(60) % 2
 
@@ -372,13 +372,23 @@ def test_data_that_was_replaced_trains_another_model_in_the_same_process(tmp_pat
         images = rng.integers(0, 100, (60, 8, 8)) + 150 * (labels == bright)[:, None, None]
         np.savez(tmp_path / name, images=images.astype(np.uint8), labels=labels)
 
-    write("t.npz", 1)
-    for folder, bright in (("first", 1), ("second", 0)):
-        write("d.npz", bright)
+    def trained(folder):
         (tmp_path / "recipe.toml").write_text(
             f'store = "{folder}/store"\nruns = "{folder}/runs"\n'
             '[data.d]\npath = "d.npz"\n[[test_sets]]\nname = "t"\npath = "t.npz"\n'
             '[[grid]]\nmodel = "sklearn:linear_model.LogisticRegression?max_iter=200"\ndata = "d"\n'
         )
-        assert not train(tmp_path / "recipe.toml").failed
-        assert score(tmp_path / folder / "store").frame["value"].to_list() == [bright]
+        done = train(tmp_path / "recipe.toml")
+        assert not done.failed
+        return done, score(tmp_path / folder / "store").frame["value"].to_list()
+
+    write("t.npz", 1)
+    for folder, bright in (("first", 1), ("second", 0)):
+        write("d.npz", bright)
+        assert trained(folder)[1] == [bright]
+        assert trained(folder)[0].notes == ()
+    done, accuracy = trained("first")
+    assert accuracy == [1]
+    (said,) = done.notes
+    assert "d.npz was written to after 1 finished run" in said
+    assert "d.npz was written to" in str(done)

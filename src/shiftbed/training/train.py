@@ -15,6 +15,7 @@ from shiftbed.engine.run import RUNNERS
 from shiftbed.engine.runners import Work, in_process, in_processes
 from shiftbed.errors import InputError
 from shiftbed.foreign_code import check_code
+from shiftbed.places import path_of
 from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import one_of
 from shiftbed.training.recipe import Job, Recipe, canonical, read_recipe
@@ -160,7 +161,8 @@ def train(
     before = [task.job.run for task in tasks if is_finished(task, opened)]
     todo = [task for task in tasks if task.job.run not in before]
     announce(todo)
-    finished, failed, notes, examples = list(before), dict[str, str](), list[str](), 0
+    finished, failed, examples = list(before), dict[str, str](), 0
+    notes = list(_changed_data(task for task in tasks if task.job.run in before))
     clock = time.perf_counter()
 
     def seen(done: Done) -> None:
@@ -199,6 +201,25 @@ def train(
         notes=tuple(notes),
         called={job.run: job.called for job in jobs},
     )
+
+
+def _changed_data(finished: Iterable[Any]) -> Iterator[str]:
+    """Files of training data that were written to after runs on them had ended."""
+    runs: dict[str, list[Any]] = {}
+    for task in finished:
+        ended = (task.folder.path / "done.json").stat().st_mtime
+        for name in task.job.arguments["sources"]:
+            path = path_of(task.data[name].path)
+            if path.is_file() and path.stat().st_mtime > ended:
+                runs.setdefault(path.name, []).append(task)
+    for file, those in runs.items():
+        first, count = those[0], len(those)
+        names = first.job.run + (", …" if count > 1 else "")
+        yield (
+            f"{file} was written to after {count} finished run{'s' * (count > 1)} ({names}) had been "
+            "trained: they are as they were; to train them on it, remove their folders below "
+            f"{Path(first.runs).name} or name another one"
+        )
 
 
 def _tasks(recipe: Recipe, jobs: Iterable[Job]) -> list[Any]:
