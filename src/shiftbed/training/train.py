@@ -216,8 +216,8 @@ def _changed_data(finished: Iterable[Any]) -> Iterator[str]:
         first, count = those[0], len(those)
         names = first.job.run + (", …" if count > 1 else "")
         yield (
-            f"{file} was written to after {count} finished run{'s' * (count > 1)} ({names}) had been "
-            "trained: they are as they were; to train them on it, remove their folders below "
+            f"{file} was written to after {count} finished run{'s' * (count > 1)} ({names}) had "
+            "been trained: they are as they were; to train them on it, remove their folders below "
             f"{Path(first.runs).name} or name another one"
         )
 
