@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -207,6 +208,19 @@ class TestGoingOn:
             train(place(folder, GRID, line + HEAD), allow_code=True)
             found.append(weights(folder))
         assert found[0] == found[1] == found[2]
+
+    def test_one_state_of_the_data_goes_to_all_workers(self, tmp_path, monkeypatch):
+        """Each would look at the files again for every job, and open a manifest anew."""
+        sent = []
+
+        def runner(*_):
+            return lambda tasks, hear: sent.extend(map(pickle.dumps, tasks)) or ()
+
+        monkeypatch.setattr("shiftbed.training.train._runner", runner)
+        recipe = read_recipe(place(tmp_path, GRID), allow_code=True)
+        train(recipe)
+        (task,) = map(pickle.loads, sent)
+        assert vars(task.data["digits"])["state"] == recipe.sources.data["digits"].state
 
     def test_a_failing_run_leaves_the_others(self, tmp_path):
         grid = EVERY.replace("lr = 0.1", "lr = [0.1, 1e10]") + 'objective = "mse"\n'

@@ -1,5 +1,6 @@
 """Running a plan: what is missing is prepared, handed to a runner, and recorded as it ends."""
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -434,8 +435,9 @@ def _leave_out(store: PredictionStore, cells: list[CellPlan], summary: Summary) 
         if said := lost.get(plan.id):
             stored = open_setting(plan).stored
             row = {example: i for i, example in enumerate(stored.examples)}
-            ends = ((one, at) for one in said for at in range(len(one)) if one.startswith(" (", at))
-            store.leave_out(stored, {row[one[:at]] for one, at in ends if one[:at] in row})
+            starts = ([one[: end.start()] for end in re.finditer(r" \(", one)] for one in said)
+            known = ([text for text in some if text in row] for some in starts)
+            store.leave_out(stored, {row[some[-1]] for some in known if some})
 
 
 def _unreadable(summary: Summary, key: tuple[str, str]) -> list[str]:

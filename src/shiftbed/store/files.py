@@ -10,14 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 from shiftbed.atomic import abandoned, sweep, write_atomically
 from shiftbed.errors import InputError
 from shiftbed.places import path_of, url_of
 from shiftbed.store.sealing import FileMissing, FileUnreadable, digest
-
-T = TypeVar("T")
 
 
 class Files(Protocol):

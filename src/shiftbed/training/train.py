@@ -15,7 +15,7 @@ from shiftbed.engine.run import RUNNERS
 from shiftbed.engine.runners import Work, in_process, in_processes
 from shiftbed.errors import InputError
 from shiftbed.foreign_code import check_code
-from shiftbed.places import path_of
+from shiftbed.places import path_of, url_of
 from shiftbed.store import PredictionStore
 from shiftbed.training.arguments import one_of
 from shiftbed.training.recipe import Job, Recipe, canonical, read_recipe
@@ -161,6 +161,7 @@ def train(
     before = [task.job.run for task in tasks if is_finished(task, opened)]
     todo = [task for task in tasks if task.job.run not in before]
     announce(todo)
+    _look_at_data(todo)
     finished, failed, examples = list(before), dict[str, str](), 0
     notes = list(_changed_data(task for task in tasks if task.job.run in before))
     clock = time.perf_counter()
@@ -201,6 +202,17 @@ def train(
         notes=tuple(notes),
         called={job.run: job.called for job in jobs},
     )
+
+
+def _look_at_data(tasks: Iterable[Any]) -> None:
+    """Note what the files of training data are like now, so that all workers see one state.
+
+    What is at a URL each worker looks at where it has fetched it.
+    """
+    used = {name: task.data[name] for task in tasks for name in task.job.arguments["sources"]}
+    for spec in used.values():
+        if url_of(spec.path) is None:
+            _ = spec.state  # kept, and sent with the task
 
 
 def _changed_data(finished: Iterable[Any]) -> Iterator[str]:
